@@ -1,0 +1,26 @@
+"""From real text to a compute-equivalent gain: corpus -> budgets -> training -> evaluation -> scaling -> reporting.
+
+    snakemake --cores all results/tables/ce_gain.csv
+    snakemake --cores all --config study=smoke          # all tables and figures of another study
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+include: "rules/common.smk"
+include: "rules/corpus.smk"
+include: "rules/budgets.smk"
+include: "rules/training.smk"
+include: "rules/evaluation.smk"
+include: "rules/scaling.smk"
+include: "rules/reporting.smk"
+
+
+rule all:
+    """All tables and figures of the study."""
+    default_target: True
+    input:
+        rules.tables.input,
+        rules.figures.input,

@@ -1,0 +1,177 @@
+"""What all rules share: the study and its runs, the results root, and one spec for each job.
+
+Reads config/schema.yaml and the study file named by `--config study=NAME|PATH`. Holds no rule. A spec is one
+canonical JSON string of plain values: Snakemake compares it to decide what runs again.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from smelt import study as studies
+from smelt.budgets.ledger import budget, fully_active, sparsity
+from smelt.errors import UserError
+from smelt.spec import canonical_json, fingerprint, plain
+
+# Jobs run the interpreter and the package that Snakemake itself runs on, also where no environment is active.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+try:
+    STUDY = studies.read(studies.find(str(config.get("study", "desk")), Path(workflow.basedir) / "config"))
+except UserError as error:
+    sys.exit(f"error: {error}")
+
+RESULTS = STUDY.root
+CACHE = os.environ.get("SMELT_CACHE", "cache")  # of downloads: outside the results, shared by studies
+CONFIG = STUDY.config
+RUNS = STUDY.runs
+TRAINED = STUDY.trained
+BRANCHES = range(1, len(TRAINED[0].training.branch_steps) + 1)
+
+
+wildcard_constraints:
+    run="|".join(RUNS),
+    stream="stable|decay",
+    shard=r"\d{5}",
+    branch=r"\d+",
+
+
+def spec(section, keys=None):
+    """Canonical JSON of a section of the study, or of some of its keys."""
+    values = CONFIG[section]
+    return canonical_json(values if keys is None else {key: values[key] for key in keys})
+
+
+def run_spec(wildcards):
+    """Settings of one training job."""
+    return canonical_json(studies.run_spec(STUDY, RUNS[wildcards.run]))
+
+
+def shards(stream, contexts):
+    """The shards that hold the first `contexts` contexts of a stream."""
+    count = -(-contexts // CONFIG["corpus"]["shard_contexts"])
+    return [f"{RESULTS}/corpus/{stream}/shard-{number:05d}.parquet" for number in range(count)]
+
+
+def run_shards(stream):
+    """A function of the wildcards: the shards of `stream` that the run reads."""
+    return lambda wildcards: shards(stream, RUNS[wildcards.run].contexts[stream])
+
+
+def contexts_needed(stream):
+    """Contexts of a stream that the study's trained runs read at the most."""
+    return max(run.contexts[stream] for run in TRAINED)
+
+
+def stable_shards():
+    return shards("stable", contexts_needed("stable"))
+
+
+def decay_shards():
+    return shards("decay", contexts_needed("decay"))
+
+
+def models(run="{run}"):
+    """Endpoint models of a run, in the order of its branches."""
+    return [f"{RESULTS}/training/{run}/branch-{branch}.safetensors" for branch in BRANCHES]
+
+
+def evaluated():
+    """Held-out losses of the trained runs, in the order of `endpoints_spec`."""
+    return [f"{RESULTS}/evaluation/{run.id}/losses.parquet" for run in TRAINED]
+
+
+def logs_of_training():
+    return [f"{RESULTS}/training/{run.id}/log.parquet" for run in TRAINED]
+
+
+def run_budget(run):
+    return budget(run.model, STUDY.attention_keys)
+
+
+def run_sparsity(run, control):
+    """S of a run by Eq. 1 against a control."""
+    mine, active = run_budget(run), budget(control, STUDY.attention_keys)
+    return sparsity(mine.flops_per_token, mine.params, active.flops_per_token, active.params)
+
+
+def own_control(run):
+    """The S = 0 network of the run's own architecture, where the grid has one."""
+    control = RUNS.get(f"{run.architecture}-{run.scale}-S0")
+    return control.model if control and run.architecture != STUDY.reference else None
+
+
+def chosen_sparsity(run):
+    """S of a run under the study's convention."""
+    convention = CONFIG["scaling"]["s_convention"]
+    if convention == "nominal":
+        return STUDY.sparsity_values[run.sparsity]
+    control = STUDY.control(run.scale)
+    if convention == "own" and run.architecture != STUDY.reference:
+        control = own_control(run)
+        if control is None:
+            sys.exit(
+                f"error: {STUDY.path}: scaling.s_convention is own, but {run.architecture} has no S0 control at "
+                f"{run.scale}; add S0 to grid.sparsities or choose baseline"
+            )
+    return run_sparsity(run, control)
+
+
+def budgets_spec():
+    """Networks of the grid and their controls, for the table of budgets."""
+    return canonical_json(
+        {
+            "attention_keys": STUDY.attention_keys,
+            "reference": STUDY.reference,
+            "runs": [
+                {
+                    "architecture": run.architecture,
+                    "scale": run.scale,
+                    "sparsity": run.sparsity,
+                    "model": plain(run.model),
+                    "control": plain(own_control(run)) if own_control(run) else None,
+                    "reference_control": plain(STUDY.control(run.scale)),
+                }
+                for run in RUNS.values()
+                if run.seed == CONFIG["seeds"][0] and run.rate in (None, 1)
+            ],
+        }
+    )
+
+
+def endpoints_spec():
+    """What the table of endpoints says of each trained run, in the order of `evaluated`."""
+    return canonical_json(
+        {
+            "context": CONFIG["corpus"]["context"],
+            "s_convention": CONFIG["scaling"]["s_convention"],
+            "runs": [
+                {
+                    "run": run.id,
+                    "architecture": run.architecture,
+                    "scale": run.scale,
+                    "sparsity": run.sparsity,
+                    "seed": run.seed,
+                    "flops_per_token": run_budget(run).flops_per_token,
+                    "params": run_budget(run).params,
+                    "kv_bytes_per_token": run_budget(run).kv_bytes_per_token,
+                    "S": chosen_sparsity(run),
+                    "batch_contexts": run.training.batch_contexts,
+                    "decay_steps": run.training.decay_steps,
+                }
+                for run in TRAINED
+            ],
+        }
+    )
+
+
+def scaling_spec():
+    """Settings of the fits, and what they need to know of the grid."""
+    return canonical_json(
+        {
+            **CONFIG["scaling"],
+            "study": STUDY.name,
+            "reference": STUDY.reference,
+            "sparsity_values": STUDY.sparsity_values,
+        }
+    )

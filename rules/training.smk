@@ -1,0 +1,32 @@
+"""Training: one job a run, the stable phase and its decay branches.
+
+In: packed contexts of the stable and the decay stream (corpus), the matched geometry (in the run's spec).
+Out: results/training/RUN/branch-N.safetensors, one endpoint model a branch, and log.parquet.
+A killed job resumes from results/state/RUN, which no rule declares, so that Snakemake leaves it alone.
+"""
+
+
+rule train:
+    """Train one run from its first step to its last decay."""
+    input:
+        stable=run_shards("stable"),
+        decay=run_shards("decay"),
+    output:
+        models=models(),
+        log=f"{RESULTS}/training/{{run}}/log.parquet",
+    log:
+        f"{RESULTS}/logs/training/{{run}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/training/{{run}}.tsv"
+    params:
+        spec=run_spec,
+        code=fingerprint("smelt.training.run"),
+        state=f"{RESULTS}/state/{{run}}",
+    threads: 1
+    retries: 1
+    resources:
+        mem_mb=2500,
+        runtime=240,
+    shell:
+        "python -m smelt.training.run --spec {params.spec:q} --stable {input.stable:q} --decay {input.decay:q}"
+        " --state {params.state:q} --models {output.models:q} --log {output.log:q} > {log:q} 2>&1"

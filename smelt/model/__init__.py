@@ -1,0 +1,1 @@
+"""The looped MoE Transformer: its settings, its execution plan and the network that walks it."""

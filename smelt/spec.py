@@ -1,0 +1,109 @@
+"""A job's own settings and the identity of the code that runs it.
+
+A rule hands each job one canonical JSON string (`spec`), and Snakemake reruns the job when that
+string changes; `fingerprint` does the same for the code. A stage declares its settings as a frozen
+dataclass beside the code that uses them and reads them with `load`, so that a new key of the study
+changes neither the spec nor the fingerprint of a job that does not use it.
+"""
+
+import ast
+import dataclasses
+import functools
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from smelt.errors import UserError
+
+T = TypeVar("T")
+PACKAGE = Path(__file__).parent
+
+
+def canonical_json(value: Any) -> str:
+    """One text for one value: sorted keys, no blanks, plain values only (numpy scalars raise TypeError)."""
+    return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(text: str | bytes) -> str:
+    """sha256 in hexadecimal."""
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
+
+
+def load(cls: type[T], text: str | dict[str, Any]) -> T:
+    """Build the settings dataclass `cls` from a job's JSON; lists become tuples.
+
+    Raises UserError on an unknown or a missing key.
+    """
+    values = json.loads(text) if isinstance(text, str) else text
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    unknown = sorted(values.keys() - fields.keys())
+    if unknown:
+        raise UserError(f"{cls.__name__}: unknown setting {unknown[0]!r}; known are {', '.join(fields)}")
+    missing = [
+        name
+        for name, field in fields.items()
+        if name not in values
+        and field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise UserError(f"{cls.__name__}: setting {missing[0]!r} is missing")
+    return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+
+
+def plain(settings: Any) -> dict[str, Any]:
+    """A settings dataclass as plain values, those equal to their default left out: the inverse of `load`.
+
+    A default left out keeps a spec as it is when a setting is added; where a default changes, the code
+    changes with it, and so does its fingerprint.
+    """
+    return {
+        field.name: list(value) if isinstance(value, tuple) else value
+        for field in dataclasses.fields(settings)
+        if (value := getattr(settings, field.name)) != field.default
+    }
+
+
+@functools.cache
+def fingerprint(module: str) -> str:
+    """Digest of the code that `module` can reach inside the package, comments and docstrings left out.
+
+    `module` is a dotted name such as "smelt.training.run". Editing any module of its import closure
+    changes the digest; reformatting one, or editing another module, does not.
+    """
+    trees = {name: _tree(_source(name)) for name in sorted(_closure(module))}
+    return digest("\n".join(f"{name}\n{ast.unparse(tree)}" for name, tree in trees.items()))[:16]
+
+
+def _source(module: str) -> Path:
+    relative = Path(*module.split(".")[1:])
+    file = PACKAGE / relative.with_suffix(".py") if relative.parts else PACKAGE / "__init__.py"
+    return file if file.is_file() else PACKAGE / relative / "__init__.py"
+
+
+@functools.cache
+def _tree(source: Path) -> ast.Module:
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if ast.get_docstring(node, clean=False) is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def _closure(module: str) -> set[str]:
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in seen or not _source(name).is_file():
+            continue
+        seen.add(name)
+        for node in ast.walk(_tree(_source(name))):
+            if isinstance(node, ast.Import):
+                waiting += [alias.name for alias in node.names if alias.name.split(".")[0] == "smelt"]
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "smelt":
+                waiting += [str(node.module)] + [f"{node.module}.{alias.name}" for alias in node.names]
+    # The package's own version is no code: a release must not rerun anything.
+    return seen - {"smelt"}

@@ -1,0 +1,289 @@
+"""A study: one YAML file, validated, and the runs that its grid stands for.
+
+Only the Snakefile uses it. It knows the settings of the stages; no stage knows the study, so that a key
+added here changes no job that does not use it. All mistakes are UserErrors that name the key and the fix.
+"""
+
+import dataclasses
+import difflib
+import functools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from smelt.budgets.ledger import experts_for_sparsity, fully_active
+from smelt.budgets.solver import Tolerance, match
+from smelt.errors import UserError
+from smelt.model.execution import middle_span
+from smelt.model.settings import ModelSettings
+from smelt.spec import load, plain
+from smelt.training.settings import TrainingSettings, paper_branches, paper_decay
+
+CONFIG = Path(__file__).parent.parent / "config"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One network to train: architecture x cell x seed (x rate, in a tuning study)."""
+
+    architecture: str
+    scale: str
+    sparsity: str
+    seed: int
+    rate: int | None  # number of the swept learning rate, from 1
+    model: ModelSettings
+    training: TrainingSettings
+    trained: bool  # by the default targets
+
+    @property
+    def cell(self) -> str:
+        return f"{self.scale}-{self.sparsity}"
+
+    @property
+    def id(self) -> str:
+        seed = f"-seed{self.seed}" if self.seed else ""
+        rate = f"-rate{self.rate}" if self.rate else ""
+        return f"{self.architecture}-{self.cell}{seed}{rate}"
+
+    @property
+    def contexts(self) -> dict[str, int]:
+        """Contexts that it reads of each stream."""
+        size = self.training.batch_contexts
+        return {"stable": self.training.steps * size, "decay": self.training.decay_steps * size}
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML that refuses a key written twice, which plain YAML would drop in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: dict[Any, int] = {}
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node)
+            line = key_node.start_mark.line + 1
+            if key in seen and key != "<<":
+                raise UserError(f"line {line}: {key!r} stands there twice (first on line {seen[key]}); keep one of them")
+            seen[key] = line
+        return super().construct_mapping(node, deep)
+
+
+def find(name: str, folder: Path = CONFIG) -> Path:
+    """The file of a study: a name in `folder`, or a path. Raises UserError where there is none."""
+    is_path = name.endswith((".yaml", ".yml")) or "/" in name
+    path = Path(name) if is_path else folder / f"{name}.yaml"
+    if not path.is_file():
+        known = sorted(file.stem for file in folder.glob("*.yaml") if file.stem != "schema")
+        raise UserError(f"study={name}: no file {path}; give a path, or one of {', '.join(known)}")
+    return path
+
+
+def read(path: Path) -> "Study":
+    """Read, validate and complete a study file."""
+    schema = yaml.safe_load((CONFIG / "schema.yaml").read_text(encoding="utf-8"))
+    try:
+        config = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        _validate(config, schema)
+        study = Study(path, _filled(config, schema, schema))
+        study.runs  # noqa: B018 - solves the grid, so that a mistake in it shows here
+        return study
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not readable YAML: {' '.join(str(error).split())}") from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def _validate(config: Any, schema: dict[str, Any]) -> None:
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(config))
+    if error is not None:
+        key = ".".join(map(str, error.absolute_path)) or "the study"
+        raise UserError(f"{key}: {_explain(error)}")
+
+
+def _explain(error: jsonschema.ValidationError) -> str:
+    value, expected = error.instance, error.schema.get("description", "")
+    meaning = f" ({expected})" if expected else ""
+    if error.validator in ("additionalProperties", "propertyNames") and isinstance(value, dict):
+        known = error.schema.get("properties", {})
+        unknown = [key for key in value if key not in known] or list(value)
+        near = difflib.get_close_matches(str(unknown[0]), known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        return f"unknown key {unknown[0]!r}; {hint}"
+    if error.validator == "required":
+        missing = [key for key in error.schema["required"] if key not in value]
+        return f"the key {missing[0]!r} is missing{meaning}"
+    if error.validator == "type":
+        exponent = isinstance(value, str) and any(kind in str(error.validator_value) for kind in ("number", "integer"))
+        hint = "; write it without quotes and with a point, as 1.0e-3" if exponent else ""
+        return f"{value!r} is not of type {error.validator_value}{hint}{meaning}"
+    if error.validator == "minProperties":
+        return f"it is empty; it needs at least one entry{meaning}"
+    return f"{error.message}{meaning}"
+
+
+def _filled(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> Any:
+    """`value` with the schema's defaults, and whole numbers as floats where the schema says number."""
+    if "$ref" in schema:
+        schema = functools.reduce(lambda node, key: node[key], schema["$ref"].removeprefix("#/").split("/"), root)
+    if schema.get("type") == "number" and isinstance(value, int):
+        return float(value)
+    if not isinstance(value, dict):
+        return value
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+    filled = {
+        key: _filled(value.get(key, child.get("default")), child, root)
+        for key, child in properties.items()
+        if key in value or "default" in child
+    }
+    extra = {key: part for key, part in value.items() if key not in properties}
+    return filled | {key: _filled(part, others, root) if isinstance(others, dict) else part for key, part in extra.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """A validated study; `config` is complete, with all defaults."""
+
+    path: Path
+    config: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.config["name"])
+
+    @property
+    def root(self) -> str:
+        """The results root, relative to the working directory."""
+        return "results" if self.name == "desk" else f"results/{self.name}"
+
+    @property
+    def reference(self) -> str:
+        return next(iter(self.config["grid"]["architectures"]))
+
+    @property
+    def attention_keys(self) -> float:
+        return float(self.config["grid"]["attention_keys"])
+
+    @functools.cached_property
+    def sparsity_values(self) -> dict[str, float]:
+        """S at which the frontiers are compared, by label: the one asked for, else the digits of the label."""
+        return {
+            label: float(entry["sparsity"]) if "sparsity" in entry else float(label[1:]) / 100
+            for label, entry in self.config["grid"]["sparsities"].items()
+        }
+
+    @functools.cached_property
+    def runs(self) -> dict[str, Run]:
+        """All runs of the grid by id, controls among them; matching takes milliseconds a cell."""
+        runs = {run.id: run for run in self._runs()}
+        if not runs:
+            raise UserError("grid: no cell is left; take entries out of grid.exclude")
+        self._check_overrides(runs)
+        return runs
+
+    @property
+    def trained(self) -> list[Run]:
+        """The runs of the default targets."""
+        return [run for run in self.runs.values() if run.trained]
+
+    def control(self, scale: str) -> ModelSettings:
+        """The fully active control of the reference at a scale: F0 and N0 of Eq. 1."""
+        return fully_active(self._reference(scale, self.config["grid"]["active_experts"]))
+
+    def _runs(self) -> Iterator[Run]:
+        grid = self.config["grid"]
+        unknown = set(grid["exclude"]) - {f"{scale}-{label}" for scale in grid["scales"] for label in grid["sparsities"]}
+        if unknown:
+            raise UserError(f"grid.exclude: {sorted(unknown)[0]!r} is no cell; a cell is SCALE-SPARSITY, as H64-S95")
+        rates = self.config["tuning"]["rates"] or [None]
+        for scale in grid["scales"]:
+            for label, sparsity in grid["sparsities"].items():
+                if f"{scale}-{label}" in grid["exclude"]:
+                    continue
+                for architecture in grid["architectures"]:
+                    model = self._model(architecture, scale, label)
+                    for seed in self.config["seeds"]:
+                        for number, rate in enumerate(rates, start=1):
+                            training = self._training(architecture, scale, label, seed, rate)
+                            yield Run(
+                                architecture,
+                                scale,
+                                label,
+                                seed,
+                                number if rate else None,
+                                model,
+                                training,
+                                sparsity["trained"],
+                            )
+
+    def _reference(self, scale: str, experts: int) -> ModelSettings:
+        grid = self.config["grid"]
+        return ModelSettings(
+            vocabulary=self.config["corpus"]["vocabulary"],
+            experts=experts,
+            active_experts=grid["active_experts"],
+            **grid["scales"][scale],
+        )
+
+    def _model(self, architecture: str, scale: str, label: str) -> ModelSettings:
+        grid = self.config["grid"]
+        sparsity, loop = grid["sparsities"][label], grid["architectures"][architecture]
+        try:
+            if "experts" in sparsity:
+                reference = self._reference(scale, sparsity["experts"])
+            else:
+                control = self._reference(scale, grid["active_experts"])
+                experts = experts_for_sparsity(control, sparsity["sparsity"], self.attention_keys)
+                reference = dataclasses.replace(control, experts=experts)
+            start, end = self._span(loop, reference.layers)
+            tolerance = Tolerance(**grid["tolerance"])
+            return match(
+                reference, start, end - start, loop["visits"], self.attention_keys, tolerance, grid["multiple"]
+            ).model
+        except UserError as error:
+            raise UserError(f"grid, {architecture} of cell {scale}-{label}: {error}") from None
+
+    def _span(self, loop: Mapping[str, Any], layers: int) -> tuple[int, int]:
+        if not isinstance(loop["span"], list):
+            return middle_span(layers, loop["span"])
+        start, end = loop["span"]
+        if not start <= end <= layers:
+            raise UserError(f"span [{start}, {end}) lies outside the layers; its ends must lie within 0 and {layers}")
+        return start, end
+
+    def _training(self, architecture: str, scale: str, label: str, seed: int, rate: float | None) -> TrainingSettings:
+        cell, run = f"{scale}-{label}", f"{architecture}-{scale}-{label}"
+        values = {**self.config["training"], **self.config["cells"].get(cell, {}), **self.config["runs"].get(run, {})}
+        values.setdefault("branch_steps", list(paper_branches(values["steps"])))
+        values.setdefault("decay_steps", paper_decay(values["steps"]))
+        tuned_on = self.reference if values.pop("shared_rate") else architecture
+        values["learning_rate"] = rate or _rate(values["learning_rate"], tuned_on, scale)
+        try:
+            return load(TrainingSettings, {**values, "seed": seed})
+        except UserError as error:
+            raise UserError(f"training of {run}: {error}") from None
+
+    def _check_overrides(self, runs: Mapping[str, Run]) -> None:
+        known = {
+            "cells": sorted({run.cell for run in runs.values()}),
+            "runs": sorted({f"{run.architecture}-{run.cell}" for run in runs.values()}),
+        }
+        for section, names in known.items():
+            for name in self.config[section]:
+                if name not in names:
+                    raise UserError(f"{section}.{name}: no such {section[:-1]}; known are {', '.join(names)}")
+
+
+def _rate(rate: float | dict[str, Any], architecture: str, scale: str) -> float:
+    """The learning rate of an architecture at a scale, from one number or a mapping."""
+    for key in (architecture, scale):
+        if isinstance(rate, dict):
+            if key not in rate:
+                raise UserError(f"training.learning_rate: nothing for {key!r}; known are {', '.join(rate)}")
+            rate = rate[key]
+    return float(rate)  # type: ignore[arg-type]
+
+
+def run_spec(study: Study, run: Run) -> dict[str, Any]:
+    """Settings of a training job: what decides the run's bits and nothing else."""
+    return {"context": study.config["corpus"]["context"], "model": plain(run.model), "training": plain(run.training)}

@@ -1,0 +1,54 @@
+"""Which contexts a step reads: a pure function of the step and the seed.
+
+A stream is a list of shards with the same number of contexts each. Both architectures of a cell and all
+branches read the same contexts in the same order. A seed above 0 permutes the contexts inside each shard, so that
+seeds differ in the order of text, while a run still reads the same shards as its neighbours.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smelt.artifacts import read_table
+from smelt.errors import UserError
+
+
+class Batch(NamedTuple):
+    """Packed contexts, flat and without padding."""
+
+    tokens: Tensor  # (T,) int64
+    lengths: list[int]  # of the segments, BOS included; they add up to T
+
+
+class Stream:
+    """The packed contexts of a stream's shards, in the order in which a seed reads them."""
+
+    def __init__(self, shards: Sequence[str], seed: int) -> None:
+        self.shards = list(shards)
+        self.seed = seed
+        self.read = 0  # shards so far
+        self.contexts: list[tuple[np.ndarray, list[int]]] = []
+
+    def batch(self, step: int, size: int) -> Batch:
+        """The `size` contexts of step `step` (from 0). Raises UserError where the shards hold too few."""
+        while len(self.contexts) < (step + 1) * size:
+            self._read_shard()
+        chosen = self.contexts[step * size : (step + 1) * size]
+        tokens = torch.cat([torch.from_numpy(row[: sum(lengths)].astype(np.int64)) for row, lengths in chosen])
+        return Batch(tokens, [length for _, lengths in chosen for length in lengths])
+
+    def _read_shard(self) -> None:
+        number, self.read = self.read, self.read + 1
+        if number >= len(self.shards):
+            raise UserError(f"the stream of {self.shards[0]} ends after {len(self.contexts)} contexts; build more shards")
+        table = read_table(self.shards[number], ["tokens", "segments"])
+        flat = table["tokens"].combine_chunks()
+        tokens = flat.flatten().to_numpy(zero_copy_only=False).reshape(len(table), -1)
+        rows = list(zip(tokens, table["segments"].to_pylist(), strict=True))
+        if self.seed:
+            order = np.random.default_rng([self.seed, number]).permutation(len(rows))
+            rows = [rows[i] for i in order]
+        self.contexts += rows

@@ -1,0 +1,77 @@
+"""What a killed run resumes from.
+
+An undeclared folder, so that Snakemake does not delete it with a failed job's outputs: one checkpoint
+(weights, moments, step, log) and the endpoints that are finished. The folder's name is the digest of all
+that decides the run's bits; a folder of another digest belongs to another spec and is removed. A
+killed Snakemake leaves its trainer running, so the folder is locked.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import io
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from smelt.errors import UserError
+
+CHECKPOINT = "checkpoint.pt"
+
+
+@contextlib.contextmanager
+def locked(root: Path, digest: str) -> Iterator[Path]:
+    """Yield the state folder of this digest under `root`, held by this process alone.
+
+    Raises UserError where another process trains the same run.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    with open(root / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"{root}: another process trains this run (a stopped Snakemake may have left it); "
+                "wait for it or end it, then start again"
+            ) from None
+        for other in root.iterdir():
+            if other.is_dir() and other.name != digest:
+                shutil.rmtree(other)
+        folder = root / digest
+        folder.mkdir(exist_ok=True)
+        yield folder
+
+
+def save(folder: Path, state: dict[str, Any]) -> None:
+    """Write the checkpoint behind its own sha256 and rename it into place: the old one holds until the new is whole."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    data = buffer.getbuffer()
+    temporary = folder / f".{CHECKPOINT}.tmp"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(hashlib.sha256(data).digest())
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, folder / CHECKPOINT)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def load(folder: Path) -> dict[str, Any] | None:
+    """The checkpoint in `folder`, or None. Raises UserError where it is truncated or not ours."""
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return None
+    data = path.read_bytes()
+    if hashlib.sha256(data[32:]).digest() != data[:32]:
+        raise UserError(
+            f"{path}: truncated or foreign checkpoint (its sha256 does not hold); delete it to train this run from its start"
+        )
+    return torch.load(io.BytesIO(data[32:]), weights_only=True)

@@ -1,0 +1,56 @@
+"""One optimizer step, and the optimizer."""
+
+from typing import Any
+
+import torch
+from torch.optim import AdamW
+
+from smelt.errors import UserError
+from smelt.model.transformer import Transformer, next_token_loss
+from smelt.training.data import Batch
+from smelt.training.settings import TrainingSettings
+
+
+def optimizer(model: Transformer, settings: TrainingSettings) -> AdamW:
+    """AdamW; norms are not decayed."""
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    gains = [p for p in model.parameters() if p.dim() == 1]
+    return AdamW(
+        [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": gains, "weight_decay": 0.0}],
+        lr=settings.learning_rate,
+        betas=(settings.beta1, settings.beta2),
+        fused=True,
+    )
+
+
+def train_step(
+    model: Transformer, adamw: AdamW, batch: Batch, rate: float, settings: TrainingSettings
+) -> dict[str, Any]:
+    """Update the model on one batch at learning rate `rate`; return what the log keeps of it.
+
+    Raises UserError on a loss or a gradient that is not finite, before the weights are touched.
+    """
+    output = model(batch.tokens, batch.lengths)
+    loss = next_token_loss(model, output.hidden, batch.tokens, batch.lengths).mean()
+    total = loss + settings.balance_loss * output.balance_loss + settings.z_loss * output.z_loss
+    adamw.zero_grad()
+    total.backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+    if not (torch.isfinite(total) and torch.isfinite(norm)):
+        raise UserError(
+            f"the loss is {loss.item()} and the gradient norm {norm.item()} at learning rate {rate:.4g}; "
+            "no endpoint is written. Lower training.learning_rate or lengthen training.warmup_steps"
+        )
+    for group in adamw.param_groups:
+        group["lr"] = rate
+    adamw.step()
+    share = output.counts.float() / output.counts.sum(dim=1, keepdim=True)
+    return {
+        "loss": loss.item(),
+        "balance_loss": output.balance_loss.item(),
+        "z_loss": output.z_loss.item(),
+        "gradient_norm": norm.item(),
+        "learning_rate": rate,
+        "expert_load": (share.max(dim=1).values * share.shape[1]).tolist(),
+        "idle_experts": (output.counts == 0).float().mean(dim=1).tolist(),
+    }
