@@ -63,8 +63,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, segments: Layout) -> Tensor:
     """
     outputs = []
     for indices, rows, length in segments.buckets:
-        part = (x.index_select(0, indices).unflatten(0, (rows, length)).transpose(1, 2) for x in (q, k, v))
-        out = F.scaled_dot_product_attention(*part, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+        q_, k_, v_ = (x.index_select(0, indices).unflatten(0, (rows, length)).transpose(1, 2) for x in (q, k, v))
+        out = F.scaled_dot_product_attention(q_, k_, v_, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
         outputs.append(out.transpose(1, 2).flatten(0, 1))
     return torch.cat(outputs).index_select(0, segments.inverse)
 

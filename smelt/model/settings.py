@@ -32,7 +32,6 @@ class ModelSettings:
     rope_base: float = 10000.0
     norm_eps: float = 1e-6
     tied_embeddings: bool = True
-    init_std: float = 0.02
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -42,7 +41,7 @@ class ModelSettings:
         for name, lowest in LOWEST.items():
             if getattr(self, name) < lowest:
                 raise UserError(f"{name} is {getattr(self, name)}; it must be at least {lowest}")
-        for name in ("rope_base", "norm_eps", "init_std"):
+        for name in ("rope_base", "norm_eps"):
             if not getattr(self, name) > 0:
                 raise UserError(f"{name} is {getattr(self, name)!r}; it must be greater than 0")
         if self.heads % self.kv_heads:

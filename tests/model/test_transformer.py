@@ -29,7 +29,7 @@ def one_thread():
 
 
 def network(shape: ModelSettings, precision: torch.dtype = torch.bfloat16) -> Transformer:
-    model = Transformer(dataclasses.replace(shape, init_std=0.3), precision)  # large weights: every path matters
+    model = Transformer(shape, precision)
     initialise(model, 0)
     return model
 

@@ -1,0 +1,31 @@
+"""Budgets: what each model of the study costs per token.
+
+In: the geometries that the study resolved, as values in the spec (the matching itself happens while Snakemake
+reads the study, so that a run's geometry is part of its spec).
+Out: results/tables/budgets.{parquet,csv}, one row for each architecture and cell, and
+results/budgets/ledger.parquet, one row for each model and part.
+"""
+
+
+rule budgets:
+    """Count FLOPs, parameters and KV cache of every model of the study."""
+    output:
+        parquet=f"{RESULTS}/tables/budgets.parquet",
+        csv=f"{RESULTS}/tables/budgets.csv",
+        ledger=f"{RESULTS}/budgets/ledger.parquet",
+    log:
+        f"{RESULTS}/logs/budgets/budgets.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/budgets/budgets.tsv"
+    params:
+        spec=budgets_spec(),
+        code=fingerprint("smelt.budgets.table"),
+    threads: 1
+    resources:
+        mem_mb=500,
+        runtime=5,
+    conda:
+        "../envs/smelt.yaml"
+    shell:
+        "python -m smelt.budgets.table --spec {params.spec:q} --out-parquet {output.parquet:q}"
+        " --out-csv {output.csv:q} --ledger {output.ledger:q} > {log:q} 2>&1"

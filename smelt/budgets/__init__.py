@@ -1,0 +1,1 @@
+"""What a model costs per token (FLOPs, parameters, KV cache) and the looped twin that costs the same."""

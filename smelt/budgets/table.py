@@ -1,0 +1,177 @@
+"""Write the budgets of a study: one row per architecture and cell, and the ledger behind each.
+
+Reads the geometries that the study resolved (they stand in the spec as values), writes budgets.parquet and
+budgets.csv for people and ledger.parquet with every part's share.
+
+  python -m smelt.budgets.table --spec JSON --out-parquet FILE --out-csv FILE --ledger FILE
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from smelt.artifacts import field, provenance, table, write_csv, write_table
+from smelt.budgets.ledger import BYTES_PER_VALUE, Budget, budget, sparsity
+from smelt.errors import UserError, command
+from smelt.model.execution import plan
+from smelt.model.settings import ModelSettings
+from smelt.spec import load
+
+
+@dataclasses.dataclass(frozen=True)
+class TableSettings:
+    """The runs whose budgets are written, and the conventions of the counts."""
+
+    attention_keys: float  # keys charged to a query
+    runs: tuple[dict[str, Any], ...]  # each as `RunSettings`
+    reference: str = "baseline"  # the architecture that ratios are taken against
+    bytes_per_value: int = BYTES_PER_VALUE
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSettings:
+    """One architecture at one cell; the controls are geometries of S = 0 models, computed and not trained."""
+
+    architecture: str
+    scale: str
+    sparsity: str  # label of the cell
+    model: dict[str, Any]
+    reference_control: dict[str, Any] | None = None  # fully active reference at this scale (F0, N0 of Eq. 1)
+    control: dict[str, Any] | None = None  # this architecture's own; the reference's own is reference_control
+
+
+BUDGETS = pa.schema(
+    [
+        field("architecture", pa.string(), "name of the execution plan"),
+        field("scale", pa.string(), "scale of the cell"),
+        field("sparsity", pa.string(), "label of the cell's sparsity"),
+        field("hidden_size", pa.int64(), "width of the residual stream"),
+        field("layers", pa.int64(), "physical layers"),
+        field("executed_layers", pa.int64(), "steps of the execution plan"),
+        field("heads", pa.int64(), "query heads"),
+        field("kv_heads", pa.int64(), "key and value heads"),
+        field("head_size", pa.int64(), "width of a head"),
+        field("experts", pa.int64(), "experts per layer"),
+        field("expert_width", pa.int64(), "inner width of an expert"),
+        field("active_params", pa.int64(), "parameters that a token meets in one physical traversal"),
+        field("total_params", pa.int64(), "N: non-embedding parameters"),
+        field("s_own", pa.float64(), "S of Eq. 1 against this architecture's own S = 0 control"),
+        field("s_baseline", pa.float64(), "S of Eq. 1 against the fully active reference"),
+        field("flops_per_token", pa.float64(), "F: training FLOPs per token, no embedding, no LM head"),
+        field("flops_ratio", pa.float64(), "F over the reference's of the same cell"),
+        field("params_ratio", pa.float64(), "N over the reference's of the same cell"),
+        field("kv_bytes_per_token", pa.int64(), "KV cache over executed layers, bytes per token"),
+        field("kv_ratio", pa.float64(), "KV cache over the reference's of the same cell"),
+        field("shared_width", pa.int64(), "inner width of the always-on SwiGLU"),
+        field("active_experts", pa.int64(), "experts that each token is routed to"),
+        field("head_flops_per_token", pa.float64(), "training FLOPs of the LM head, not in F"),
+        field("attention_keys", pa.float64(), "keys charged to a query in F"),
+        field("reason", pa.string(), "why a value is missing"),
+    ]
+)
+
+LEDGER = pa.schema(
+    [
+        field("architecture", pa.string(), "name of the execution plan"),
+        field("scale", pa.string(), "scale of the cell"),
+        field("sparsity", pa.string(), "label of the cell's sparsity"),
+        field("part", pa.string(), "kind of module, over the whole network"),
+        field("params", pa.int64(), "parameters, each physical layer once"),
+        field("active_params", pa.int64(), "of them, those that a token meets in one physical traversal"),
+        field("forward_flops", pa.float64(), "FLOPs per token forward, over executed layers"),
+        field("training_flops", pa.float64(), "3 x forward"),
+        field("kv_bytes", pa.int64(), "KV-cache bytes per token"),
+        field("counted", pa.bool_(), "whether the part enters F and N"),
+    ]
+)
+
+
+def budget_rows(settings: TableSettings) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of the table of budgets and of the ledger, in the order of the runs."""
+    runs = [load(RunSettings, run) for run in settings.runs]
+    models = [load(ModelSettings, run.model) for run in runs]
+    budgets = [budget(model, settings.attention_keys, settings.bytes_per_value) for model in models]
+    references = {
+        (run.scale, run.sparsity): found
+        for run, found in zip(runs, budgets, strict=True)
+        if run.architecture == settings.reference
+    }
+    rows, ledger = [], []
+    seen = set()
+    for run, model, found in zip(runs, models, budgets, strict=True):
+        names = {"architecture": run.architecture, "scale": run.scale, "sparsity": run.sparsity}
+        if tuple(names.values()) in seen:
+            raise UserError(f"budgets: {run.architecture} {run.scale}-{run.sparsity} is listed twice")
+        seen.add(tuple(names.values()))
+        reference = references.get((run.scale, run.sparsity))
+        rows.append(names | _geometry(model) | _budget_columns(run, found, reference, settings))
+        ledger += [
+            names
+            | {"part": part.name, "params": part.params, "active_params": part.active_params}
+            | {"forward_flops": float(part.forward_flops), "training_flops": float(part.training_flops)}
+            | {"kv_bytes": part.kv_bytes, "counted": part.counted}
+            for part in found.parts
+        ]
+    return rows, ledger
+
+
+def _geometry(model: ModelSettings) -> dict[str, Any]:
+    own = {column: getattr(model, column) for column in BUDGETS.names if hasattr(model, column)}
+    return own | {"executed_layers": len(plan(model))}
+
+
+def _budget_columns(
+    run: RunSettings, found: Budget, reference: Budget | None, settings: TableSettings
+) -> dict[str, Any]:
+    own_control = run.reference_control if run.architecture == settings.reference else run.control
+    reasons = []
+    if own_control is None:
+        reasons.append("s_own: no S = 0 configuration of this architecture is named")
+    if run.reference_control is None:
+        reasons.append("s_baseline: no fully active control of the reference is named")
+    if reference is None:
+        reasons.append(f"ratios: {settings.reference} has no run at this cell")
+    return {
+        "active_params": found.active_params,
+        "total_params": found.params,
+        "s_own": _sparsity(found, own_control, settings),
+        "s_baseline": _sparsity(found, run.reference_control, settings),
+        "flops_per_token": float(found.flops_per_token),
+        "flops_ratio": reference and found.flops_per_token / reference.flops_per_token,
+        "params_ratio": reference and found.params / reference.params,
+        "kv_bytes_per_token": found.kv_bytes_per_token,
+        "kv_ratio": reference and found.kv_bytes_per_token / reference.kv_bytes_per_token,
+        "head_flops_per_token": float(found.head_flops_per_token),
+        "attention_keys": float(settings.attention_keys),
+        "reason": "; ".join(reasons) or None,
+    }
+
+
+def _sparsity(found: Budget, control: Mapping[str, Any] | None, settings: TableSettings) -> float | None:
+    if control is None:
+        return None
+    full = budget(load(ModelSettings, dict(control)), settings.attention_keys, settings.bytes_per_value)
+    return sparsity(found.flops_per_token, found.params, full.flops_per_token, full.params)
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--spec", required=True, help="canonical JSON of TableSettings")
+    parser.add_argument("--out-parquet", required=True)
+    parser.add_argument("--out-csv", required=True)
+    parser.add_argument("--ledger", required=True)
+    arguments = parser.parse_args(argv)
+    settings = load(TableSettings, arguments.spec)
+    rows, ledger = budget_rows(settings)
+    origin = provenance("smelt.budgets.table", dataclasses.asdict(settings))
+    data = table(rows, BUDGETS)
+    write_table(data, arguments.out_parquet, origin)
+    write_csv(data, arguments.out_csv)
+    write_table(table(ledger, LEDGER), arguments.ledger, origin)
+
+
+if __name__ == "__main__":
+    command(main)
