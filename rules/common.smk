@@ -26,6 +26,7 @@ CACHE = os.environ.get("SMELT_CACHE", "cache")  # of downloads: outside the resu
 CONFIG = STUDY.config
 RUNS = STUDY.runs
 TRAINED = STUDY.trained
+SOURCES = str(Path(workflow.basedir) / CONFIG["corpus"]["sources"])
 BRANCHES = range(1, len(TRAINED[0].training.branch_steps) + 1)
 
 
@@ -38,8 +39,12 @@ wildcard_constraints:
 
 def spec(section, keys=None):
     """Canonical JSON of a section of the study, or of some of its keys."""
-    values = CONFIG[section]
-    return canonical_json(values if keys is None else {key: values[key] for key in keys})
+    return canonical_json(STUDY.section(section, keys))
+
+
+def corpus_spec():
+    """Settings of the corpus' summary."""
+    return canonical_json({**STUDY.section("corpus", ["select"]), "attention_keys": STUDY.attention_keys})
 
 
 def run_spec(wildcards):
@@ -51,6 +56,12 @@ def shards(stream, contexts):
     """The shards that hold the first `contexts` contexts of a stream."""
     count = -(-contexts // CONFIG["corpus"]["shard_contexts"])
     return [f"{RESULTS}/corpus/{stream}/shard-{number:05d}.parquet" for number in range(count)]
+
+
+def previous_shard(wildcards):
+    """The shard before this one in its stream; none before the first."""
+    number = int(wildcards.shard)
+    return f"{RESULTS}/corpus/{wildcards.stream}/shard-{number - 1:05d}.parquet" if number else []
 
 
 def run_shards(stream):
@@ -169,7 +180,7 @@ def scaling_spec():
     """Settings of the fits, and what they need to know of the grid."""
     return canonical_json(
         {
-            **CONFIG["scaling"],
+            **STUDY.section("scaling"),
             "study": STUDY.name,
             "reference": STUDY.reference,
             "sparsity_values": STUDY.sparsity_values,

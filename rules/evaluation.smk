@@ -23,6 +23,8 @@ rule evaluate:
     resources:
         mem_mb=1500,
         runtime=60,
+    conda:
+        "../envs/smelt.yaml"
     shell:
         "python -m smelt.evaluation.loss --spec {params.spec:q} --models {input.models:q}"
         " --heldout {input.heldout:q} --out {output:q} > {log:q} 2>&1"

@@ -27,6 +27,8 @@ rule train:
     resources:
         mem_mb=2500,
         runtime=240,
+    conda:
+        "../envs/smelt.yaml"
     shell:
         "python -m smelt.training.run --spec {params.spec:q} --stable {input.stable:q} --decay {input.decay:q}"
         " --state {params.state:q} --models {output.models:q} --log {output.log:q} > {log:q} 2>&1"

@@ -7,7 +7,7 @@ added here changes no job that does not use it. All mistakes are UserErrors that
 import dataclasses
 import difflib
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def read(path: Path) -> "Study":
     try:
         config = yaml.load(path.read_text(encoding="utf-8"), _Loader)
         _validate(config, schema)
-        study = Study(path, _filled(config, schema, schema))
+        study = Study(path, _filled(config, schema, schema), schema)
         study.runs  # noqa: B018 - solves the grid, so that a mistake in it shows here
         return study
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -146,6 +146,17 @@ class Study:
 
     path: Path
     config: dict[str, Any]
+    schema: dict[str, Any]
+
+    def section(self, name: str, keys: Sequence[str] | None = None) -> dict[str, Any]:
+        """A section's settings (all, or those of `keys`) without those that equal the schema's default, so that
+        a key that is added later leaves every spec as it was."""
+        known = self.schema["properties"][name]["properties"]
+        return {
+            key: value
+            for key, value in self.config[name].items()
+            if (keys is None or key in keys) and not ("default" in known[key] and known[key]["default"] == value)
+        }
 
     @property
     def name(self) -> str:
@@ -222,6 +233,7 @@ class Study:
             vocabulary=self.config["corpus"]["vocabulary"],
             experts=experts,
             active_experts=grid["active_experts"],
+            tied_embeddings=grid["tied_embeddings"],
             **grid["scales"][scale],
         )
 

@@ -1,0 +1,97 @@
+"""The corpus's summary adds up, and warns where the study charges other keys than a query sees."""
+
+import csv
+import json
+from collections import Counter
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from smelt.corpus import clean, documents, fetch, heldout, shard, summary, tokenizer
+from smelt.corpus.summary import mean_keys
+
+
+def test_mean_keys():
+    causal, full = mean_keys(np.array([3, 1]))
+    assert causal == pytest.approx((1 + 2 + 3 + 1) / 4)
+    assert full == pytest.approx((3 * 3 + 1) / 4)
+
+
+@pytest.fixture(scope="module")
+def summed(built):
+    settings = {"context": 128, "shard_contexts": 8}
+    shards = {
+        "stable": [built.shard("stable", number, **settings) for number in range(3)],
+        "decay": [built.shard("decay", 0, **settings)],
+    }
+    held = built.heldout(context=128, heldout_tokens=500)
+
+    def run(keys: float) -> None:
+        names = ("documents", "cleaning")
+        summary.main(
+            ["--spec", json.dumps({"attention_keys": keys}), "--sources", str(built.table),
+             *(part for name in names for part in (f"--{name}", str(built.path(f"{name}.parquet")))),
+             "--tokenizer", str(built.path("tokenizer.json")), "--heldout", str(held),
+             "--stable", *map(str, shards["stable"]), "--decay", *map(str, shards["decay"]),
+             "--summary", str(built.path("summary.parquet")), "--streams", str(built.path("streams.parquet")),
+             "--summary-table", str(built.path("corpus.csv")), str(built.path("corpus.parquet")),
+             "--streams-table", str(built.path("streams.csv")), str(built.path("streams_table.parquet"))]
+        )  # fmt: skip
+
+    run(60)
+    return built, shards, run
+
+
+def test_rows_add_up(summed):
+    built, shards, _ = summed
+    rows = pq.read_table(built.path("summary.parquet")).to_pylist()
+    texts = pq.read_table(built.path("documents.parquet")).to_pylist()
+    assert [row["source"] for row in rows] == ["letters", "notes"]
+    assert sum(row["documents"] for row in rows) == len(texts)
+    assert sum(row["bytes"] for row in rows) == sum(row["bytes"] for row in texts)
+    counts = Counter()
+    for path in shards["stable"]:
+        for row in pq.read_table(path).to_pylist():
+            for source, length in zip(row["sources"], row["segments"], strict=True):
+                counts[source] += length - 1
+    assert {row["source"]: row["stable_tokens"] for row in rows} == counts
+    assert all(1 < row["bytes_per_token"] < 10 for row in rows)
+    assert clean.REASONS.keys() <= rows[0].keys()
+    with open(built.path("corpus.csv"), newline="") as file:
+        assert [row["source"] for row in csv.DictReader(file)] == ["letters", "notes"]
+    streams = pq.read_table(built.path("streams.parquet")).to_pylist()
+    assert [(row["stream"], row["contexts"]) for row in streams][:2] == [("stable", 24), ("decay", 8)]
+    assert streams[0]["tokens"] == sum(counts.values()) + streams[0]["segments"]
+    assert streams[0]["fill"] == pytest.approx(streams[0]["tokens"] / (24 * 128))
+    assert streams[0]["keys_segment"] / 2 < streams[0]["keys_causal"] < streams[0]["keys_segment"]
+
+
+def test_warning_beyond_five_percent(summed, capsys):
+    built, _, run = summed
+    seen = pq.read_table(built.path("streams.parquet"))["keys_causal"][0].as_py()
+    run(seen * 1.04)
+    assert "warning" not in capsys.readouterr().err
+    run(seen * 1.06)
+    assert f"sees {seen:.1f} keys in the mean" in capsys.readouterr().err
+
+
+SETTINGS = [
+    (fetch.Settings, "corpus"), (documents.Settings, "corpus"), (tokenizer.Settings, "corpus"),
+    (shard.Settings, "corpus"), (heldout.Settings, "corpus"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "section"), SETTINGS)
+def test_defaults_are_those_of_the_schema(settings, section):
+    import dataclasses
+    from pathlib import Path
+
+    import yaml
+
+    schema = yaml.safe_load((Path(__file__).parents[2] / "config" / "schema.yaml").read_text())
+    described = schema["properties"][section]["properties"]
+    for item in dataclasses.fields(settings):
+        default = item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+        if default is not dataclasses.MISSING:
+            assert described[item.name]["default"] == (list(default) if isinstance(default, tuple) else default)
