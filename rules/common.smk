@@ -26,7 +26,9 @@ CACHE = os.environ.get("SMELT_CACHE", "cache")  # of downloads: outside the resu
 CONFIG = STUDY.config
 RUNS = STUDY.runs
 TRAINED = STUDY.trained
-SOURCES = str(Path(workflow.basedir) / CONFIG["corpus"]["sources"])
+# Relative where the workflow's folder is the working directory: a clone that is moved must not rerun anything.
+SOURCES = Path(workflow.basedir) / CONFIG["corpus"]["sources"]
+SOURCES = str(SOURCES.relative_to(Path.cwd()) if SOURCES.is_relative_to(Path.cwd()) else SOURCES)
 BRANCHES = range(1, len(TRAINED[0].training.branch_steps) + 1)
 
 

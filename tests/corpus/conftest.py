@@ -8,10 +8,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from smelt.corpus import documents, heldout, shard, tokenizer
 from smelt.corpus.sources import COLUMNS
 
+settings.register_profile("shared_machine", deadline=None)  # a busy machine is no failure
+settings.load_profile("shared_machine")
 WORDS = (
     "the river stone runs under old bridge while morning light falls slow across quiet water and small boats "
     "drift past green banks where tall reeds bend over silver fish that turn below cold mud"

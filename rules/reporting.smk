@@ -1,0 +1,113 @@
+"""
+This part of the workflow turns results into what a person reads.
+
+REQUIRED INPUTS:
+
+    results/scaling/*.parquet                  endpoints, surfaces, frontiers, gains
+    results/training/<run>/log.parquet         training logs
+
+OUTPUTS:
+
+    results/tables/{ce_gain,coefficients,allocation,endpoints}.{csv,parquet}
+    results/figures/{loss_by_compute,reducible_loss,frontiers,training_curves}.{pdf,png}
+"""
+
+TABLES = ["ce_gain", "coefficients", "allocation", "endpoints"]
+FIGURES = ["loss_by_compute", "reducible_loss", "frontiers", "training_curves"]
+
+
+localrules:
+    tables,
+    figures,
+
+
+rule tables:
+    """All tables of the study."""
+    input:
+        expand(f"{RESULTS}/tables/{{name}}.csv", name=TABLES),
+        f"{RESULTS}/tables/budgets.csv",
+
+
+rule figures:
+    """All figures, as PDF and PNG."""
+    input:
+        expand(f"{RESULTS}/figures/{{name}}.{{kind}}", name=FIGURES, kind=["pdf", "png"]),
+
+
+rule scaling_tables:
+    """The scaling stage's artifacts as CSV, with the same rows as Parquet beside."""
+    input:
+        expand(f"{RESULTS}/scaling/{{name}}.parquet", name=TABLES),
+    output:
+        csv=expand(f"{RESULTS}/tables/{{name}}.csv", name=TABLES),
+        parquet=expand(f"{RESULTS}/tables/{{name}}.parquet", name=TABLES),
+    log:
+        f"{RESULTS}/logs/reporting/scaling_tables.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/reporting/scaling_tables.tsv"
+    params:
+        code=fingerprint("smelt.reporting.tables"),
+    threads: 1
+    resources:
+        mem_mb=500,
+        runtime=5,
+    conda:
+        "../envs/smelt.yaml"
+    shell:
+        "python -m smelt.reporting.tables --artifacts {input:q} --csv {output.csv:q} > {log:q} 2>&1"
+
+
+rule scaling_figures:
+    """Loss by compute, reducible loss and frontiers."""
+    input:
+        endpoints=f"{RESULTS}/scaling/endpoints.parquet",
+        coefficients=f"{RESULTS}/scaling/coefficients.parquet",
+        residuals=f"{RESULTS}/scaling/residuals.parquet",
+        frontier=f"{RESULTS}/scaling/frontier.parquet",
+    output:
+        loss_by_compute=expand(f"{RESULTS}/figures/loss_by_compute.{{kind}}", kind=["pdf", "png"]),
+        reducible_loss=expand(f"{RESULTS}/figures/reducible_loss.{{kind}}", kind=["pdf", "png"]),
+        frontiers=expand(f"{RESULTS}/figures/frontiers.{{kind}}", kind=["pdf", "png"]),
+    log:
+        f"{RESULTS}/logs/reporting/scaling_figures.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/reporting/scaling_figures.tsv"
+    params:
+        spec=scaling_spec(),
+        code=fingerprint("smelt.reporting.scaling_figures"),
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    conda:
+        "../envs/smelt.yaml"
+    shell:
+        "python -m smelt.reporting.scaling_figures --spec {params.spec:q}"
+        " --endpoints {input.endpoints:q} --coefficients {input.coefficients:q}"
+        " --residuals {input.residuals:q} --frontier {input.frontier:q}"
+        " --loss-by-compute {output.loss_by_compute:q} --reducible-loss {output.reducible_loss:q}"
+        " --frontiers {output.frontiers:q} > {log:q} 2>&1"
+
+
+rule training_curves:
+    """Training loss of the stable phase of every run."""
+    input:
+        logs=logs_of_training(),
+    output:
+        expand(f"{RESULTS}/figures/training_curves.{{kind}}", kind=["pdf", "png"]),
+    log:
+        f"{RESULTS}/logs/reporting/training_curves.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/reporting/training_curves.tsv"
+    params:
+        spec=scaling_spec(),
+        code=fingerprint("smelt.reporting.training_curves"),
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    conda:
+        "../envs/smelt.yaml"
+    shell:
+        "python -m smelt.reporting.training_curves --spec {params.spec:q} --logs {input.logs:q}"
+        " --out {output:q} > {log:q} 2>&1"

@@ -1,0 +1,1 @@
+"""Real text to clean documents, tokens and packed contexts."""

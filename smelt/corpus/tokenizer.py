@@ -1,0 +1,100 @@
+"""Train the byte-level BPE tokenizer, on training text alone, and use it.
+
+Reads documents.parquet (stable and decay streams, an equal share of each source in the streams' order);
+writes tokenizer.json in the format of the `tokenizers` library. Its one special token, BOS, has id 0 and
+comes from the packing alone: a document that spells `<|bos|>` is encoded like any other text.
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from smelt.artifacts import read_table, replacing
+from smelt.errors import UserError, command
+from smelt.spec import load
+
+BOS = "<|bos|>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """See `corpus` in config/schema.yaml."""
+
+    vocabulary: int
+    tokenizer_megabytes: float = 4
+
+
+def sample(documents: Path, megabytes: float) -> Iterator[str]:
+    """Training text: of each source the first documents of its streams, up to an equal share of the bytes."""
+    table = read_table(documents, ["source", "stream", "bytes", "text"])
+    sources = table["source"].to_pylist()
+    share = megabytes * 1e6 / len(set(sources))
+    used = dict.fromkeys(sources, 0)
+    for source, stream, size, text in zip(
+        sources, table["stream"].to_pylist(), table["bytes"].to_pylist(), table["text"], strict=True
+    ):
+        if stream != "heldout" and used[source] < share:
+            used[source] += size
+            yield text.as_py()
+
+
+def train(texts: Iterator[str], vocabulary: int) -> Tokenizer:
+    """A tokenizer of exactly `vocabulary` tokens. Raises UserError where the text has too few pairs."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[BOS],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    if tokenizer.get_vocab_size() != vocabulary:
+        raise UserError(
+            f"corpus.vocabulary: the text yields {tokenizer.get_vocab_size()} tokens, not {vocabulary};"
+            " lower corpus.vocabulary or raise corpus.tokenizer_megabytes"
+        )
+    return tokenizer
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """The tokenizer at `path`, set to treat the special token as text."""
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises the bare class
+        raise UserError(f"{path}: not a readable tokenizer ({error}); delete it and run again") from None
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
+    """Tokens of each text, without BOS."""
+    kind = token_type(tokenizer.get_vocab_size())
+    encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+    return [np.array(encoding.ids, dtype=kind) for encoding in encodings]
+
+
+def token_type(vocabulary: int) -> np.dtype:
+    """The smallest unsigned type that holds every token."""
+    return np.min_scalar_type(vocabulary - 1)
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", required=True, help="settings as JSON")
+    parser.add_argument("--documents", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args(argv)
+    settings = load(Settings, arguments.spec)
+    tokenizer = train(sample(arguments.documents, settings.tokenizer_megabytes), settings.vocabulary)
+    with replacing(arguments.out) as temporary:
+        tokenizer.save(str(temporary))
+
+
+if __name__ == "__main__":
+    command(main)
