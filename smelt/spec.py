@@ -43,9 +43,7 @@ def load(cls: type[T], text: str | dict[str, Any]) -> T:
     missing = [
         name
         for name, field in fields.items()
-        if name not in values
-        and field.default is dataclasses.MISSING
-        and field.default_factory is dataclasses.MISSING
+        if name not in values and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     ]
     if missing:
         raise UserError(f"{cls.__name__}: setting {missing[0]!r} is missing")

@@ -64,7 +64,9 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node)
             line = key_node.start_mark.line + 1
             if key in seen and key != "<<":
-                raise UserError(f"line {line}: {key!r} stands there twice (first on line {seen[key]}); keep one of them")
+                raise UserError(
+                    f"line {line}: {key!r} stands there twice (first on line {seen[key]}); keep one of them"
+                )
             seen[key] = line
         return super().construct_mapping(node, deep)
 
@@ -137,7 +139,9 @@ def _filled(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> Any:
         if key in value or "default" in child
     }
     extra = {key: part for key, part in value.items() if key not in properties}
-    return filled | {key: _filled(part, others, root) if isinstance(others, dict) else part for key, part in extra.items()}
+    return filled | {
+        key: _filled(part, others, root) if isinstance(others, dict) else part for key, part in extra.items()
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,7 +207,9 @@ class Study:
 
     def _runs(self) -> Iterator[Run]:
         grid = self.config["grid"]
-        unknown = set(grid["exclude"]) - {f"{scale}-{label}" for scale in grid["scales"] for label in grid["sparsities"]}
+        unknown = set(grid["exclude"]) - {
+            f"{scale}-{label}" for scale in grid["scales"] for label in grid["sparsities"]
+        }
         if unknown:
             raise UserError(f"grid.exclude: {sorted(unknown)[0]!r} is no cell; a cell is SCALE-SPARSITY, as H64-S95")
         rates = self.config["tuning"]["rates"] or [None]

@@ -43,7 +43,9 @@ class Stream:
     def _read_shard(self) -> None:
         number, self.read = self.read, self.read + 1
         if number >= len(self.shards):
-            raise UserError(f"the stream of {self.shards[0]} ends after {len(self.contexts)} contexts; build more shards")
+            raise UserError(
+                f"the stream of {self.shards[0]} ends after {len(self.contexts)} contexts; build more shards"
+            )
         table = read_table(self.shards[number], ["tokens", "segments"])
         flat = table["tokens"].combine_chunks()
         tokens = flat.flatten().to_numpy(zero_copy_only=False).reshape(len(table), -1)

@@ -56,7 +56,12 @@ class Trainer:
     """A run in progress: model, optimizer, streams and log."""
 
     def __init__(
-        self, model: ModelSettings, settings: TrainingSettings, stable: Sequence[str], decay: Sequence[str], context: int
+        self,
+        model: ModelSettings,
+        settings: TrainingSettings,
+        stable: Sequence[str],
+        decay: Sequence[str],
+        context: int,
     ) -> None:
         self.settings = settings
         self.step_tokens = settings.batch_contexts * context
@@ -87,7 +92,9 @@ class Trainer:
         """Step on batch `index` of `stream` and log it."""
         step = self.done + 1 + (index if branch else 0)
         try:
-            record = train_step(self.model, self.adamw, stream.batch(index, self.settings.batch_contexts), rate, self.settings)
+            record = train_step(
+                self.model, self.adamw, stream.batch(index, self.settings.batch_contexts), rate, self.settings
+            )
         except UserError as error:
             raise UserError(f"step {step}{f' of branch {branch}' if branch else ''}: {error}") from None
         self.rows.append({"branch": branch, "step": step, "tokens": step * self.step_tokens, **record})
@@ -126,7 +133,9 @@ def train(trainer: Trainer, folder: Path, name: str) -> None:
         trainer.restore(saved)
     progress = Progress(name, settings.steps, trainer.done)
     while True:
-        branching = trainer.branches < len(settings.branch_steps) and settings.branch_steps[trainer.branches] == trainer.done
+        branching = (
+            trainer.branches < len(settings.branch_steps) and settings.branch_steps[trainer.branches] == trainer.done
+        )
         if branching:
             trainer.run_branch(folder)
         elif trainer.done < settings.steps:
@@ -147,7 +156,9 @@ def publish(folder: Path, models: Sequence[Path]) -> None:
         path.unlink(missing_ok=True)
         endpoint = folder / f"branch-{branch}.safetensors"
         if not endpoint.exists():
-            raise UserError(f"{endpoint}: the finished endpoint is gone; delete {folder} to train this run from its start")
+            raise UserError(
+                f"{endpoint}: the finished endpoint is gone; delete {folder} to train this run from its start"
+            )
         try:
             path.hardlink_to(endpoint)
         except OSError:  # another file system, or one without links
