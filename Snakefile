@@ -1,7 +1,7 @@
 """From real text to a compute-equivalent gain: corpus -> budgets -> training -> evaluation -> scaling -> reporting.
 
-    snakemake --cores all results/tables/ce_gain.csv
-    snakemake --cores all --config study=smoke          # all tables and figures of another study
+snakemake --cores all results/tables/ce_gain.csv
+snakemake --cores all --config study=smoke          # all tables and figures of another study
 """
 
 from snakemake.utils import min_version
@@ -24,3 +24,7 @@ rule all:
     input:
         rules.tables.input,
         rules.figures.input,
+
+
+onstart:
+    before_start(workflow.cores)

@@ -8,13 +8,12 @@ import os
 import sys
 from pathlib import Path
 
-from smelt import study as studies
+from smelt import preflight, study as studies
 from smelt.budgets.ledger import budget, fully_active, sparsity
 from smelt.errors import UserError
 from smelt.spec import canonical_json, fingerprint, plain
 
-# Jobs run the interpreter and the package that Snakemake itself runs on, also where no environment is active.
-os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+studies.use_this_interpreter()
 
 try:
     STUDY = studies.read(studies.find(str(config.get("study", "desk")), Path(workflow.basedir) / "config"))
@@ -29,6 +28,9 @@ TRAINED = STUDY.trained
 # Relative where the workflow's folder is the working directory: a clone that is moved must not rerun anything.
 SOURCES = Path(workflow.basedir) / CONFIG["corpus"]["sources"]
 SOURCES = str(SOURCES.relative_to(Path.cwd()) if SOURCES.is_relative_to(Path.cwd()) else SOURCES)
+if not os.path.isfile(SOURCES):
+    sys.exit(f"error: {STUDY.path}: corpus.sources: no file {SOURCES}; give a path from the workflow's folder")
+TUNING = bool(CONFIG["tuning"]["rates"])
 BRANCHES = range(1, len(TRAINED[0].training.branch_steps) + 1)
 
 
@@ -154,26 +156,39 @@ def budgets_spec():
 
 def endpoints_spec():
     """What the table of endpoints says of each trained run, in the order of `evaluated`."""
+    return canonical_json(endpoints_values())
+
+
+def endpoints_values():
+    return {
+        "context": CONFIG["corpus"]["context"],
+        "s_convention": CONFIG["scaling"]["s_convention"],
+        "runs": [
+            {
+                "run": run.id,
+                "architecture": run.architecture,
+                "scale": run.scale,
+                "sparsity": run.sparsity,
+                "seed": run.seed,
+                "flops_per_token": run_budget(run).flops_per_token,
+                "params": run_budget(run).params,
+                "kv_bytes_per_token": run_budget(run).kv_bytes_per_token,
+                "S": chosen_sparsity(run),
+                "batch_contexts": run.training.batch_contexts,
+                "decay_steps": run.training.decay_steps,
+            }
+            for run in TRAINED
+        ],
+    }
+
+
+def rates_spec():
+    """The runs of a sweep of the learning rate, in the order of `evaluated`."""
     return canonical_json(
         {
-            "context": CONFIG["corpus"]["context"],
-            "s_convention": CONFIG["scaling"]["s_convention"],
-            "runs": [
-                {
-                    "run": run.id,
-                    "architecture": run.architecture,
-                    "scale": run.scale,
-                    "sparsity": run.sparsity,
-                    "seed": run.seed,
-                    "flops_per_token": run_budget(run).flops_per_token,
-                    "params": run_budget(run).params,
-                    "kv_bytes_per_token": run_budget(run).kv_bytes_per_token,
-                    "S": chosen_sparsity(run),
-                    "batch_contexts": run.training.batch_contexts,
-                    "decay_steps": run.training.decay_steps,
-                }
-                for run in TRAINED
-            ],
+            "reference": STUDY.reference,
+            "rates": [run.training.learning_rate for run in TRAINED],
+            "endpoints": endpoints_values(),
         }
     )
 
@@ -188,3 +203,19 @@ def scaling_spec():
             "sparsity_values": STUDY.sparsity_values,
         }
     )
+
+
+def before_start(cores):
+    """Check the results root and the machine; `cores` is None where jobs run elsewhere."""
+    waiting = [run for run in TRAINED if not os.path.exists(f"{RESULTS}/training/{run.id}/log.parquet")]
+    try:
+        preflight.claim_root(STUDY)
+        if cores:
+            preflight.check_machine(STUDY, waiting, cores)
+    except UserError as error:
+        sys.exit(f"error: {error}")
+
+
+def training_memory(wildcards):
+    """Megabytes that a training job takes at the most."""
+    return preflight.memory(RUNS[wildcards.run]) // 10**6

@@ -28,6 +28,8 @@ rule fetch:
         runtime=30,
         # A resource and no parameter, so that a cache at another place reruns nothing.
         packages=f"{CACHE}/packages",
+    conda:
+        "../envs/smelt.yaml"
     shell:
         "python -m smelt.corpus.fetch --spec {params.spec:q} --sources {input.sources:q}"
         " --packages {resources.packages:q} --out {output:q} > {log:q} 2>&1"
@@ -54,6 +56,8 @@ rule documents:
         disk_mb=500,
         runtime=60,
         packages=f"{CACHE}/packages",
+    conda:
+        "../envs/smelt.yaml"
     shell:
         "python -m smelt.corpus.documents --spec {params.spec:q} --sources {input.sources:q}"
         " --receipt {input.receipt:q} --packages {resources.packages:q} --processes {threads}"
@@ -77,6 +81,8 @@ rule tokenizer:
     resources:
         mem_mb=2000,
         runtime=30,
+    conda:
+        "../envs/smelt.yaml"
     shell:
         "python -m smelt.corpus.tokenizer --spec {params.spec:q} --documents {input.documents:q}"
         " --out {output:q} > {log:q} 2>&1"
@@ -104,6 +110,8 @@ rule shard:
         # What the whole study needs, for the message of a text that is too short. A resource and no
         # parameter, so that a longer study does not pack its first shards anew.
         contexts_needed=lambda wildcards: contexts_needed(wildcards.stream),
+    conda:
+        "../envs/smelt.yaml"
     shell:
         "python -m smelt.corpus.shard --spec {params.spec:q} --stream {wildcards.stream:q}"
         " --shard {wildcards.shard:q} --needed {resources.contexts_needed:q} --documents {input.documents:q}"
@@ -128,6 +136,8 @@ rule heldout:
     resources:
         mem_mb=1000,
         runtime=10,
+    conda:
+        "../envs/smelt.yaml"
     shell:
         "python -m smelt.corpus.heldout --spec {params.spec:q} --documents {input.documents:q}"
         " --tokenizer {input.tokenizer:q} --out {output:q} > {log:q} 2>&1"
@@ -159,6 +169,8 @@ rule corpus:
     resources:
         mem_mb=2000,
         runtime=10,
+    conda:
+        "../envs/smelt.yaml"
     shell:
         "python -m smelt.corpus.summary --spec {params.spec:q} --sources {input.sources:q}"
         " --documents {input.documents:q} --cleaning {input.cleaning:q} --tokenizer {input.tokenizer:q}"

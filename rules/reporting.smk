@@ -5,15 +5,18 @@ REQUIRED INPUTS:
 
     results/scaling/*.parquet                  endpoints, surfaces, frontiers, gains
     results/training/<run>/log.parquet         training logs
+    results/scaling/learning_rate.parquet      losses by rate (tuning studies)
 
 OUTPUTS:
 
     results/tables/{ce_gain,coefficients,allocation,endpoints}.{csv,parquet}
     results/figures/{loss_by_compute,reducible_loss,frontiers,training_curves}.{pdf,png}
+    results/tables/learning_rate.{csv,parquet}, results/figures/learning_rate.{pdf,png} (tuning studies)
 """
 
-TABLES = ["ce_gain", "coefficients", "allocation", "endpoints"]
-FIGURES = ["loss_by_compute", "reducible_loss", "frontiers", "training_curves"]
+# A tuning study answers another question than a grid: its endpoints differ in rate, and no surface fits them.
+TABLES = ["learning_rate"] if TUNING else ["ce_gain", "coefficients", "allocation", "endpoints"]
+FIGURES = ["learning_rate"] if TUNING else ["loss_by_compute", "reducible_loss", "frontiers"]
 
 
 localrules:
@@ -24,14 +27,13 @@ localrules:
 rule tables:
     """All tables of the study."""
     input:
-        expand(f"{RESULTS}/tables/{{name}}.csv", name=TABLES),
-        f"{RESULTS}/tables/budgets.csv",
+        expand(f"{RESULTS}/tables/{{name}}.csv", name=[*TABLES, "budgets", "corpus", "streams"]),
 
 
 rule figures:
     """All figures, as PDF and PNG."""
     input:
-        expand(f"{RESULTS}/figures/{{name}}.{{kind}}", name=FIGURES, kind=["pdf", "png"]),
+        expand(f"{RESULTS}/figures/{{name}}.{{kind}}", name=[*FIGURES, "training_curves"], kind=["pdf", "png"]),
 
 
 rule scaling_tables:
@@ -110,4 +112,28 @@ rule training_curves:
         "../envs/smelt.yaml"
     shell:
         "python -m smelt.reporting.training_curves --spec {params.spec:q} --logs {input.logs:q}"
+        " --out {output:q} > {log:q} 2>&1"
+
+
+rule learning_rate:
+    """Held-out loss against the learning rate (tuning studies)."""
+    input:
+        rates=f"{RESULTS}/scaling/learning_rate.parquet",
+    output:
+        expand(f"{RESULTS}/figures/learning_rate.{{kind}}", kind=["pdf", "png"]),
+    log:
+        f"{RESULTS}/logs/reporting/learning_rate.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/reporting/learning_rate.tsv"
+    params:
+        spec=scaling_spec(),
+        code=fingerprint("smelt.reporting.learning_rate"),
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    conda:
+        "../envs/smelt.yaml"
+    shell:
+        "python -m smelt.reporting.learning_rate --spec {params.spec:q} --rates {input.rates:q}"
         " --out {output:q} > {log:q} 2>&1"

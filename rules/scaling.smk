@@ -14,6 +14,7 @@ OUTPUTS:
     results/scaling/ce_gain.parquet            CE gain by budget and sparsity
     results/scaling/allocation.parquet         compute-optimal model sizes and tokens
     results/scaling/frontier.parquet           frontiers with their bands
+    results/scaling/learning_rate.parquet      losses by rate and the best rates (tuning studies)
 """
 
 
@@ -96,3 +97,27 @@ rule gain:
         " --coefficients {input.coefficients:q} --draws {input.draws:q}"
         " --ce-gain {output.ce_gain:q} --allocation {output.allocation:q}"
         " --frontier {output.frontier:q} > {log:q} 2>&1"
+
+
+rule rates:
+    """Find each architecture's learning rate in a study that sweeps it."""
+    input:
+        losses=evaluated(),
+    output:
+        f"{RESULTS}/scaling/learning_rate.parquet",
+    log:
+        f"{RESULTS}/logs/scaling/rates.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/scaling/rates.tsv"
+    params:
+        spec=rates_spec(),
+        code=fingerprint("smelt.scaling.rates"),
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    conda:
+        "../envs/smelt.yaml"
+    shell:
+        "python -m smelt.scaling.rates --spec {params.spec:q} --losses {input.losses:q}"
+        " --out {output:q} > {log:q} 2>&1"

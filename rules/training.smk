@@ -25,7 +25,7 @@ rule train:
     threads: 1
     retries: 1
     resources:
-        mem_mb=2500,
+        mem_mb=training_memory,
         runtime=240,
     conda:
         "../envs/smelt.yaml"

@@ -7,6 +7,10 @@ added here changes no job that does not use it. All mistakes are UserErrors that
 import dataclasses
 import difflib
 import functools
+import math
+import os
+import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,11 +60,13 @@ class Run:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML that refuses a key written twice, which plain YAML would drop in silence."""
+    """YAML that refuses a key written twice, which plain YAML would drop in silence, and NaN and infinity."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: dict[Any, int] = {}
         for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                continue  # refused below
             key = self.construct_object(key_node)
             line = key_node.start_mark.line + 1
             if key in seen and key != "<<":
@@ -69,6 +75,20 @@ class _Loader(yaml.SafeLoader):
                 )
             seen[key] = line
         return super().construct_mapping(node, deep)
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        value = super().construct_yaml_float(node)
+        if not math.isfinite(value):
+            raise UserError(f"line {node.start_mark.line + 1}: {node.value} is no finite number; write a number")
+        return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+
+
+def use_this_interpreter() -> None:
+    """Let `python` in a job's command mean the interpreter of this process, also where no environment is active."""
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
 def find(name: str, folder: Path = CONFIG) -> Path:
@@ -85,15 +105,20 @@ def read(path: Path) -> "Study":
     """Read, validate and complete a study file."""
     schema = yaml.safe_load((CONFIG / "schema.yaml").read_text(encoding="utf-8"))
     try:
-        config = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        config = _parsed(path)
         _validate(config, schema)
         study = Study(path, _filled(config, schema, schema), schema)
         study.runs  # noqa: B018 - solves the grid, so that a mistake in it shows here
         return study
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not readable YAML: {' '.join(str(error).split())}") from None
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+
+
+def _parsed(path: Path) -> Any:
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a date that does not exist
+        raise UserError(f"not readable YAML: {' '.join(str(error).split())}") from None
 
 
 def _validate(config: Any, schema: dict[str, Any]) -> None:
@@ -115,10 +140,13 @@ def _explain(error: jsonschema.ValidationError) -> str:
     if error.validator == "required":
         missing = [key for key in error.schema["required"] if key not in value]
         return f"the key {missing[0]!r} is missing{meaning}"
+    hint = ""
+    if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", value, re.IGNORECASE):
+        hint = "; a number is written without quotes and, with an exponent, with a point, as 1.0e-3"
     if error.validator == "type":
-        exponent = isinstance(value, str) and any(kind in str(error.validator_value) for kind in ("number", "integer"))
-        hint = "; write it without quotes and with a point, as 1.0e-3" if exponent else ""
         return f"{value!r} is not of type {error.validator_value}{hint}{meaning}"
+    if error.validator == "oneOf":
+        return f"{value!r} has none of the forms that are allowed, or more than one{hint}{meaning}"
     if error.validator == "minProperties":
         return f"it is empty; it needs at least one entry{meaning}"
     return f"{error.message}{meaning}"
@@ -194,6 +222,7 @@ class Study:
         if not runs:
             raise UserError("grid: no cell is left; take entries out of grid.exclude")
         self._check_overrides(runs)
+        self._check_grid(runs)
         return runs
 
     @property
@@ -247,6 +276,8 @@ class Study:
         grid = self.config["grid"]
         sparsity, loop = grid["sparsities"][label], grid["architectures"][architecture]
         try:
+            if architecture == self.reference and loop["visits"] > 1:
+                raise UserError("the first architecture is the reference, which is never looped; give it visits 1")
             if "experts" in sparsity:
                 reference = self._reference(scale, sparsity["experts"])
             else:
@@ -291,6 +322,25 @@ class Study:
                 if name not in names:
                     raise UserError(f"{section}.{name}: no such {section[:-1]}; known are {', '.join(names)}")
 
+    def _check_grid(self, runs: Mapping[str, Run]) -> None:
+        trained = [run for run in runs.values() if run.trained]
+        if not trained:
+            raise UserError("grid: no cell that is trained is left; take entries out of grid.exclude")
+        seen: dict[Any, Run] = {}
+        for run in runs.values():
+            twin = seen.setdefault((run.architecture, run.seed, run.rate, run.model, run.training), run)
+            if twin is not run:
+                raise UserError(f"grid: the cells {twin.cell} and {run.cell} are the same network; keep one of them")
+        counts = {len(run.training.branch_steps): run.id for run in runs.values()}
+        if len(counts) > 1:
+            differing = " and ".join(f"{count} in {name}" for count, name in counts.items())
+            raise UserError(f"training.branch_steps: all runs branch off equally often, not {differing}")
+        scaling = self.config["scaling"]
+        if unknown := set(scaling["fit_sparsities"]) - {run.sparsity for run in trained}:
+            raise UserError(f"scaling.fit_sparsities: {sorted(unknown)[0]!r} is no sparsity that the grid trains")
+        if scaling["skip_branches"] >= min(counts):
+            raise UserError(f"scaling.skip_branches: {scaling['skip_branches']} leaves none of {min(counts)} branches")
+
 
 def _rate(rate: float | dict[str, Any], architecture: str, scale: str) -> float:
     """The learning rate of an architecture at a scale, from one number or a mapping."""
@@ -299,7 +349,9 @@ def _rate(rate: float | dict[str, Any], architecture: str, scale: str) -> float:
             if key not in rate:
                 raise UserError(f"training.learning_rate: nothing for {key!r}; known are {', '.join(rate)}")
             rate = rate[key]
-    return float(rate)  # type: ignore[arg-type]
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or rate <= 0:
+        raise UserError(f"training.learning_rate: {rate!r}, of {architecture} at {scale}, is no number above 0")
+    return float(rate)
 
 
 def run_spec(study: Study, run: Run) -> dict[str, Any]:

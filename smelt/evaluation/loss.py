@@ -46,7 +46,7 @@ def read_model(path: str | Path, precision: torch.dtype) -> tuple[Transformer, d
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no dict
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path}: truncated or no safetensors file ({error}); delete it and run again") from None
     if "endpoint" not in metadata:

@@ -25,7 +25,8 @@ class Progress:
             each = (time.monotonic() - self.start) / max(1, self.done - self.first)
             left = each * (self.total - self.done)
             print(
-                f"{self.name}: step {self.done} of {self.total}, loss {loss:.4f}, {each:.2f} s a step, {left:.0f} s left",
+                f"{self.name}: step {self.done} of {self.total}, loss {loss:.4f}, "
+                f"{each:.2f} s a step, {left:.0f} s left",
                 file=sys.stderr,
                 flush=True,
             )

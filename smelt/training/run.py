@@ -1,9 +1,10 @@
 """Train one run: a stable phase and its decay branches, in one process.
 
-Reads the run's spec and the packed contexts of the stable and the decay stream; writes one model for each branch
-(fp32 safetensors that carry their model settings) and the log (Parquet). Branches are decayed in memory: the stable weights and
-moments are copied, decayed on the decay stream from its start, and put back, so that the stable phase is the
-same to the last bit as without branches. A killed job resumes from its state folder to the same bytes.
+Reads the run's spec and the packed contexts of the stable and the decay stream; writes one model for each
+branch (fp32 safetensors that carry their model settings) and the log (Parquet). Branches are decayed in memory:
+the stable weights and moments are copied, decayed on the decay stream from its start, and put back, so that the
+stable phase is the same to the last bit as without branches. A killed job resumes from its state folder to the
+same bytes.
 """
 
 import argparse

@@ -72,6 +72,7 @@ def load(folder: Path) -> dict[str, Any] | None:
     data = path.read_bytes()
     if hashlib.sha256(data[32:]).digest() != data[:32]:
         raise UserError(
-            f"{path}: truncated or foreign checkpoint (its sha256 does not hold); delete it to train this run from its start"
+            f"{path}: truncated or foreign checkpoint (its sha256 does not hold); "
+            "delete it to train this run from its start"
         )
     return torch.load(io.BytesIO(data[32:]), weights_only=True)

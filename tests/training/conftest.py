@@ -57,7 +57,9 @@ class Job:
     def __init__(self, folder: Path, shards: dict[str, list[str]], spec: dict) -> None:
         self.folder = folder
         self.state = folder / "state"
-        models = [str(folder / f"branch-{branch + 1}.safetensors") for branch in range(len(spec["training"]["branch_steps"]))]
+        models = [
+            str(folder / f"branch-{branch + 1}.safetensors") for branch in range(len(spec["training"]["branch_steps"]))
+        ]
         self.arguments = [
             "--spec", json.dumps(spec), "--stable", *shards["stable"], "--decay", *shards["decay"],
             "--state", str(self.state), "--models", *models, "--log", str(folder / "log.parquet"),

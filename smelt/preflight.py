@@ -1,0 +1,88 @@
+"""What is checked before a study starts: its results root, the disk and the memory.
+
+Only the Snakefile uses it, when jobs are about to run on this machine.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from smelt.budgets.ledger import budget
+from smelt.errors import UserError
+from smelt.study import CONFIG, Run, Study
+
+WEIGHT = 4  # bytes of a float32
+TRAINING_STATE = 3 * WEIGHT  # a parameter's weight and its two moments
+# Of a parameter while it is trained: weight, gradient, two moments, and the copy that a branch returns to.
+TRAINING_COPIES = 4 * WEIGHT + TRAINING_STATE
+PROCESS = 900_000_000  # bytes of Python, torch and one context's activations at desk sizes
+CORPUS = 300_000_000  # bytes of packages, documents and shards
+GIB = 2**30
+RECORD = "study"  # file in a results root: the path of the study that it belongs to
+
+
+def weights(run: Run) -> int:
+    """Parameters of a run's network, embedding and head among them."""
+    tables = 1 if run.model.tied_embeddings else 2
+    return budget(run.model, 1).params + tables * run.model.vocabulary * run.model.hidden_size
+
+
+def disk(run: Run) -> int:
+    """Bytes that a run keeps: one float32 model for each branch."""
+    return len(run.training.branch_steps) * WEIGHT * weights(run)
+
+
+def memory(run: Run) -> int:
+    """Bytes that a training job takes at the most."""
+    return PROCESS + (TRAINING_COPIES + TRAINING_STATE) * weights(run)  # a save holds a second state
+
+
+def check_machine(study: Study, waiting: Iterable[Run], jobs: int) -> None:
+    """Raise UserError where the runs still to train need more disk or memory than there is.
+
+    `jobs` is how many train at the same time.
+    """
+    runs = list(waiting)
+    if not runs:
+        return
+    largest = sorted(map(weights, runs))[-jobs:]
+    needed = CORPUS + sum(map(disk, runs)) + TRAINING_STATE * sum(largest)
+    place = next(folder for folder in (Path(study.root), *Path(study.root).parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    if free < needed:
+        raise UserError(
+            f"study {study.name} needs {needed / GIB:.1f} GiB of disk under {study.root}/ and {free / GIB:.1f} GiB are "
+            "free; free some, or train fewer cells (grid.exclude) or branches (training.branch_steps)"
+        )
+    wanted, available = sum(sorted(map(memory, runs))[-jobs:]), _available_memory()
+    if available is not None and available < wanted:
+        raise UserError(
+            f"study {study.name} needs {wanted / GIB:.1f} GiB of memory to train {min(jobs, len(runs))} runs at a time and "
+            f"{available / GIB:.1f} GiB are free; give snakemake fewer --cores"
+        )
+
+
+def _available_memory() -> int | None:
+    """Bytes that a new process may take, where the system says so."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), None)
+
+
+def claim_root(study: Study) -> None:
+    """Record in its results root which study it holds; raise UserError where that is another one."""
+    record = Path(study.root, RECORD)
+    path = study.path.resolve()
+    mine = path.relative_to(CONFIG.parent).as_posix() if path.is_relative_to(CONFIG.parent) else os.fspath(path)
+    if record.exists():
+        other = record.read_text(encoding="utf-8").strip()
+        if other != mine and (CONFIG.parent / other).exists():
+            raise UserError(
+                f"{study.root}/ holds the results of {other}, and {study.path} has the same name; "
+                "give it another `name:`, or move those results away"
+            )
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_text(mine + "\n", encoding="utf-8")

@@ -1,0 +1,1 @@
+"""What a person reads: tables as CSV, figures as PDF and PNG."""

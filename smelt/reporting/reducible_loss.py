@@ -1,0 +1,57 @@
+"""Figure: reducible loss L - E of each fitted endpoint against what its surface predicts."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from smelt.reporting import style
+from smelt.reporting.rows import Row, architectures, counted, ordered
+
+
+def draw(
+    residuals: Sequence[Row], coefficients: Mapping[str, Row], study: str, reference: str, convention: str
+) -> Figure:
+    """A panel for each architecture; colour by scale, marker by sparsity, a line where both are equal."""
+    names = architectures(coefficients.values(), reference)
+    scales, sparsities = ordered(residuals, "scale", "flops_per_token"), ordered(residuals, "sparsity", "S")
+    colours, marks = style.colours(scales), style.markers(sparsities)
+    figure, axes = style.panels(len(names), columns=min(len(names), 3), height=2.9)
+    for axis, name in zip(axes, names, strict=True):
+        row = coefficients[name]
+        axis.set(title=name, xlabel="predicted L − E (nats per token)", ylabel="measured L − E (nats per token)")
+        if row["E"] is None:
+            style.message(axis, f"no surface: {row['reason']}")
+            continue
+        points = [point for point in residuals if point["architecture"] == name]
+        hidden = _panel(axis, points, row["E"], colours, marks)
+        text = f"E = {row['E']:.4g} nats\nRMSE = {row['rmse_nats']:.2g} nats"
+        style.note(axis, text + (f"\n{hidden} at or below E not shown" if hidden else ""))
+    entries = [style.key(scale, color=colours[scale], linewidth=3) for scale in scales]
+    entries += [style.key(label, color="0.25", marker=marks[label], linestyle="none") for label in sparsities]
+    entries.append(style.key("measured = predicted", color="0.4", linewidth=0.8))
+    style.legend(figure, entries, columns=8)
+    style.footer(figure, f"study {study}", counted(residuals, names) + " fitted", f"S convention: {convention}")
+    return figure
+
+
+def _panel(axis: Axes, points: Sequence[Row], E: float, colours: Mapping[str, str], marks: Mapping[str, str]) -> int:
+    """Draw the points of one architecture; return how many a log axis cannot show."""
+    shown = [point for point in points if point["loss"] > E]
+    for point in shown:
+        axis.plot(
+            point["predicted"] - E,
+            point["loss"] - E,
+            marker=marks[point["sparsity"]],
+            color=colours[point["scale"]],
+            linestyle="none",
+            markerfacecolor="none",
+            markeredgewidth=0.9,
+        )
+    values = [value - E for point in shown for value in (point["predicted"], point["loss"])]
+    ends = (min(values) * 0.95, max(values) * 1.05)
+    axis.plot(ends, ends, color="0.4", linewidth=0.8, zorder=0)
+    axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+    style.plain_log(axis.xaxis, *ends)
+    style.plain_log(axis.yaxis, *ends)
+    return len(points) - len(shown)

@@ -1,0 +1,66 @@
+"""Defaults of the stage, and which endpoints it fits."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from smelt.errors import UserError
+from smelt.scaling.settings import Settings, read_points
+from tests.scaling.published import SPEC, endpoint_rows, write_endpoints
+
+ROOT = Path(__file__).parents[2]
+
+
+def read(folder: Path, rows: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    return dict(read_points(write_endpoints(folder / "endpoints.parquet", rows), Settings(**(SPEC | changes))))
+
+
+def test_defaults_are_the_schema_s() -> None:
+    schema = yaml.safe_load((ROOT / "config" / "schema.yaml").read_text())["properties"]["scaling"]["properties"]
+    fields = {field.name: field for field in dataclasses.fields(Settings)}
+    required = {"study", "reference", "sparsity_values"}  # from the rest of the study
+    assert schema.keys() == fields.keys() - required
+    for name, entry in schema.items():
+        default = fields[name].default
+        assert (list(default) if isinstance(default, tuple) else default) == entry["default"]
+
+
+def test_controls_and_early_branches_stay_out(tmp_path: Path) -> None:
+    rows = endpoint_rows()
+    rows += [row | {"sparsity": "S0", "S": 0.0} for row in rows if row["sparsity"] == "S85"]
+    points = read(tmp_path, rows, skip_branches=2)
+    assert list(points) == ["baseline", "smelt"]
+    for one in points.values():
+        assert one.loss.size == 12 * 4
+        assert set(one.sparsity) == {"S85", "S95", "S97"}
+        assert one.tokens.min() > 5e10
+
+
+def test_reference_comes_first(tmp_path: Path) -> None:
+    assert list(read(tmp_path, endpoint_rows(), reference="smelt")) == ["smelt", "baseline"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"fit_sparsities": ("S90",)}, "no 'S90'"),
+        ({"sparsity_values": {"S85": 0.85}}, "'S95' has no value"),
+        ({"skip_branches": 6}, "no endpoint is left"),
+        ({"reference": "dense"}, "reference architecture 'dense'"),
+    ],
+)
+def test_what_cannot_be_fitted(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        read(tmp_path, endpoint_rows(), **changes)
+
+
+def test_nothing_here_loads_torch() -> None:
+    modules = "smelt.scaling.endpoints, smelt.scaling.fit, smelt.scaling.gain"
+    modules += ", smelt.reporting.tables, smelt.reporting.scaling_figures, smelt.reporting.training_curves"
+    code = f"import sys, {modules}; sys.exit(bool({{'torch', 'pandas', 'snakemake'}} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
