@@ -175,6 +175,7 @@ def endpoints_values():
                 "kv_bytes_per_token": run_budget(run).kv_bytes_per_token,
                 "S": chosen_sparsity(run),
                 "batch_contexts": run.training.batch_contexts,
+                "branch_steps": list(run.training.branch_steps),
                 "decay_steps": run.training.decay_steps,
             }
             for run in TRAINED

@@ -65,11 +65,11 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: dict[Any, int] = {}
         for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                continue  # refused below
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
+                continue  # refused, or merged, below
             key = self.construct_object(key_node)
             line = key_node.start_mark.line + 1
-            if key in seen and key != "<<":
+            if key in seen:
                 raise UserError(
                     f"line {line}: {key!r} stands there twice (first on line {seen[key]}); keep one of them"
                 )
@@ -153,7 +153,11 @@ def _explain(error: jsonschema.ValidationError) -> str:
 
 
 def _filled(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> Any:
-    """`value` with the schema's defaults, and whole numbers as floats where the schema says number."""
+    """`value` with the schema's defaults, and whole numbers as floats where the schema says number.
+
+    An override takes no defaults: what it leaves out stays as the study says.
+    """
+    complete = not schema.get("$ref", "").endswith("_override")
     if "$ref" in schema:
         schema = functools.reduce(lambda node, key: node[key], schema["$ref"].removeprefix("#/").split("/"), root)
     if schema.get("type") == "number" and isinstance(value, int):
@@ -164,7 +168,7 @@ def _filled(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> Any:
     filled = {
         key: _filled(value.get(key, child.get("default")), child, root)
         for key, child in properties.items()
-        if key in value or "default" in child
+        if key in value or (complete and "default" in child)
     }
     extra = {key: part for key, part in value.items() if key not in properties}
     return filled | {
@@ -293,12 +297,10 @@ class Study:
             raise UserError(f"grid, {architecture} of cell {scale}-{label}: {error}") from None
 
     def _span(self, loop: Mapping[str, Any], layers: int) -> tuple[int, int]:
-        if not isinstance(loop["span"], list):
-            return middle_span(layers, loop["span"])
-        start, end = loop["span"]
+        start, end = loop["span"] if isinstance(loop["span"], list) else middle_span(layers, loop["span"])
         if not start <= end <= layers:
             raise UserError(f"span [{start}, {end}) lies outside the layers; its ends must lie within 0 and {layers}")
-        return start, end
+        return (start, end) if end > start else (0, 0)  # the place of an empty span decides nothing
 
     def _training(self, architecture: str, scale: str, label: str, seed: int, rate: float | None) -> TrainingSettings:
         cell, run = f"{scale}-{label}", f"{architecture}-{scale}-{label}"

@@ -124,9 +124,15 @@ def faults(side: Side) -> list[str]:
     for name in ("a", "c"):
         if not getattr(side.surface, name) > 0:
             found.append(f"{side.name}: the exponent {name} is not positive, so there is no frontier")
-    if side.surface.b < 0:
-        found.append(f"{side.name}: the exponent b is negative, so sparsity raises the loss")
     return found
+
+
+def remarks(side: Side) -> list[str]:
+    """What a reader should know of a surface whose numbers still hold."""
+    notes = [HELD] if _held(side) else []
+    if side.surface is not None and side.surface.b < 0:
+        notes.append(f"{side.name}: the exponent b is negative, so sparsity raises the loss")
+    return notes
 
 
 def gain_row(target: Side, reference: Side, budget: float, label: str, settings: Settings) -> dict[str, Any]:
@@ -136,7 +142,7 @@ def gain_row(target: Side, reference: Side, budget: float, label: str, settings:
     row |= {"S": settings.sparsity_values[label], "s_convention": settings.s_convention, "draws": 0}
     row |= {"endpoints": target.row["endpoints"] + reference.row["endpoints"], "resolved": False}
     doubts = faults(target) + faults(reference)
-    notes = [HELD] if any(_held(side) for side in (target, reference)) else []
+    notes = list(dict.fromkeys(remarks(target) + remarks(reference)))
     if target.usable and reference.usable:
         notes += _fill_gain(row, doubts, target, reference, settings)
     else:

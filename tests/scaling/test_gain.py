@@ -182,10 +182,10 @@ def test_an_exponent_of_zero_leaves_no_frontier(name: str) -> None:
     assert "no frontier" in allocation["reason"]
 
 
-def test_a_negative_b_is_doubtful_but_computed() -> None:
+def test_a_negative_b_is_remarked_and_computed() -> None:
     row = gain_row(side("smelt", b=-0.05), side("baseline"))
     assert row["gain"] is not None
-    assert row["resolved"] is False
+    assert row["resolved"] is True  # the closed forms hold for any b
     assert "smelt: the exponent b is negative" in row["reason"]
 
 
