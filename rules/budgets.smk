@@ -18,7 +18,7 @@ rule budgets:
     benchmark:
         f"{RESULTS}/benchmarks/budgets/budgets.tsv"
     params:
-        spec=budgets_spec(),
+        spec=job(jobs.budgets),
         code=fingerprint("smelt.budgets.table"),
     threads: 1
     resources:

@@ -8,10 +8,9 @@ import os
 import sys
 from pathlib import Path
 
-from smelt import preflight, study as studies
-from smelt.budgets.ledger import budget, fully_active, sparsity
+from smelt import jobs, preflight, study as studies
 from smelt.errors import UserError
-from smelt.spec import canonical_json, fingerprint, plain
+from smelt.spec import canonical_json, fingerprint
 
 studies.use_this_interpreter()
 
@@ -46,14 +45,17 @@ def spec(section, keys=None):
     return canonical_json(STUDY.section(section, keys))
 
 
-def corpus_spec():
-    """Settings of the corpus' summary."""
-    return canonical_json({**STUDY.section("corpus", ["select"]), "attention_keys": STUDY.attention_keys})
+def job(settings):
+    """Canonical JSON of what a job that serves the whole study is told (a function of smelt.jobs)."""
+    try:
+        return canonical_json(settings(STUDY))
+    except UserError as error:
+        sys.exit(f"error: {STUDY.path}: {error}")
 
 
 def run_spec(wildcards):
-    """Settings of one training job."""
-    return canonical_json(studies.run_spec(STUDY, RUNS[wildcards.run]))
+    """Canonical JSON of what one training job is told."""
+    return canonical_json(jobs.training(STUDY, RUNS[wildcards.run]))
 
 
 def shards(stream, contexts):
@@ -92,7 +94,7 @@ def models(run="{run}"):
 
 
 def evaluated():
-    """Held-out losses of the trained runs, in the order of `endpoints_spec`."""
+    """Held-out losses of the trained runs, in the order of `jobs.endpoints`."""
     return [f"{RESULTS}/evaluation/{run.id}/losses.parquet" for run in TRAINED]
 
 
@@ -100,120 +102,14 @@ def logs_of_training():
     return [f"{RESULTS}/training/{run.id}/log.parquet" for run in TRAINED]
 
 
-def run_budget(run):
-    return budget(run.model, STUDY.attention_keys)
-
-
-def run_sparsity(run, control):
-    """S of a run by Eq. 1 against a control."""
-    mine, active = run_budget(run), budget(control, STUDY.attention_keys)
-    return sparsity(mine.flops_per_token, mine.params, active.flops_per_token, active.params)
-
-
-def own_control(run):
-    """The S = 0 network of the run's own architecture, where the grid has one."""
-    control = RUNS.get(f"{run.architecture}-{run.scale}-S0")
-    return control.model if control and run.architecture != STUDY.reference else None
-
-
-def chosen_sparsity(run):
-    """S of a run under the study's convention."""
-    convention = CONFIG["scaling"]["s_convention"]
-    if convention == "nominal":
-        return STUDY.sparsity_values[run.sparsity]
-    control = STUDY.control(run.scale)
-    if convention == "own" and run.architecture != STUDY.reference:
-        control = own_control(run)
-        if control is None:
-            sys.exit(
-                f"error: {STUDY.path}: scaling.s_convention is own, but {run.architecture} has no S0 control at "
-                f"{run.scale}; add S0 to grid.sparsities or choose baseline"
-            )
-    return run_sparsity(run, control)
-
-
-def budgets_spec():
-    """Networks of the grid and their controls, for the table of budgets."""
-    return canonical_json(
-        {
-            "attention_keys": STUDY.attention_keys,
-            "reference": STUDY.reference,
-            "runs": [
-                {
-                    "architecture": run.architecture,
-                    "scale": run.scale,
-                    "sparsity": run.sparsity,
-                    "model": plain(run.model),
-                    "control": plain(own_control(run)) if own_control(run) else None,
-                    "reference_control": plain(STUDY.control(run.scale)),
-                }
-                for run in RUNS.values()
-                if run.seed == CONFIG["seeds"][0] and run.rate in (None, 1)
-            ],
-        }
-    )
-
-
-def endpoints_spec():
-    """What the table of endpoints says of each trained run, in the order of `evaluated`."""
-    return canonical_json(endpoints_values())
-
-
-def endpoints_values():
-    return {
-        "context": CONFIG["corpus"]["context"],
-        "s_convention": CONFIG["scaling"]["s_convention"],
-        "runs": [
-            {
-                "run": run.id,
-                "architecture": run.architecture,
-                "scale": run.scale,
-                "sparsity": run.sparsity,
-                "seed": run.seed,
-                "flops_per_token": run_budget(run).flops_per_token,
-                "params": run_budget(run).params,
-                "kv_bytes_per_token": run_budget(run).kv_bytes_per_token,
-                "S": chosen_sparsity(run),
-                "batch_contexts": run.training.batch_contexts,
-                "branch_steps": list(run.training.branch_steps),
-                "decay_steps": run.training.decay_steps,
-            }
-            for run in TRAINED
-        ],
-    }
-
-
-def rates_spec():
-    """The runs of a sweep of the learning rate, in the order of `evaluated`."""
-    return canonical_json(
-        {
-            "reference": STUDY.reference,
-            "rates": [run.training.learning_rate for run in TRAINED],
-            "endpoints": endpoints_values(),
-        }
-    )
-
-
-def scaling_spec():
-    """Settings of the fits, and what they need to know of the grid."""
-    return canonical_json(
-        {
-            **STUDY.section("scaling"),
-            "study": STUDY.name,
-            "reference": STUDY.reference,
-            "sparsity_values": STUDY.sparsity_values,
-        }
-    )
-
-
 def before_start(cores):
     """Check the results root and the machine; `cores` is None where jobs run elsewhere."""
     waiting = [run for run in TRAINED if not os.path.exists(f"{RESULTS}/training/{run.id}/log.parquet")]
     try:
-        preflight.claim_root(STUDY)
         if cores:
             preflight.check_machine(STUDY, waiting, cores)
-    except UserError as error:
+        preflight.claim_root(STUDY)
+    except (UserError, OSError) as error:
         sys.exit(f"error: {error}")
 
 

@@ -163,7 +163,7 @@ rule corpus:
     benchmark:
         f"{RESULTS}/benchmarks/corpus/corpus.tsv"
     params:
-        spec=corpus_spec(),
+        spec=job(jobs.corpus_summary),
         code=fingerprint("smelt.corpus.summary"),
     threads: 1
     resources:

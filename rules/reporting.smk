@@ -75,7 +75,7 @@ rule scaling_figures:
     benchmark:
         f"{RESULTS}/benchmarks/reporting/scaling_figures.tsv"
     params:
-        spec=scaling_spec(),
+        spec=job(jobs.figure),
         code=fingerprint("smelt.reporting.scaling_figures"),
     threads: 1
     resources:
@@ -102,7 +102,7 @@ rule training_curves:
     benchmark:
         f"{RESULTS}/benchmarks/reporting/training_curves.tsv"
     params:
-        spec=scaling_spec(),
+        spec=job(jobs.figure),
         code=fingerprint("smelt.reporting.training_curves"),
     threads: 1
     resources:
@@ -126,7 +126,7 @@ rule learning_rate:
     benchmark:
         f"{RESULTS}/benchmarks/reporting/learning_rate.tsv"
     params:
-        spec=scaling_spec(),
+        spec=job(jobs.figure),
         code=fingerprint("smelt.reporting.learning_rate"),
     threads: 1
     resources:

@@ -29,7 +29,7 @@ rule endpoints:
     benchmark:
         f"{RESULTS}/benchmarks/scaling/endpoints.tsv"
     params:
-        spec=endpoints_spec(),
+        spec=job(jobs.endpoints),
         code=fingerprint("smelt.scaling.endpoints"),
     threads: 1
     resources:
@@ -55,7 +55,7 @@ rule fit:
     benchmark:
         f"{RESULTS}/benchmarks/scaling/fit.tsv"
     params:
-        spec=scaling_spec(),
+        spec=job(jobs.scaling),
         code=fingerprint("smelt.scaling.fit"),
     threads: 1
     resources:
@@ -84,7 +84,7 @@ rule gain:
     benchmark:
         f"{RESULTS}/benchmarks/scaling/gain.tsv"
     params:
-        spec=scaling_spec(),
+        spec=job(jobs.scaling),
         code=fingerprint("smelt.scaling.gain"),
     threads: 1
     resources:
@@ -110,7 +110,7 @@ rule rates:
     benchmark:
         f"{RESULTS}/benchmarks/scaling/rates.tsv"
     params:
-        spec=rates_spec(),
+        spec=job(jobs.rates),
         code=fingerprint("smelt.scaling.rates"),
     threads: 1
     resources:

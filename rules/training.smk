@@ -21,14 +21,16 @@ rule train:
     params:
         spec=run_spec,
         code=fingerprint("smelt.training.run"),
-        state=f"{RESULTS}/state/{{run}}",
     threads: 1
     retries: 1
     resources:
         mem_mb=training_memory,
         runtime=240,
+        # Resources and no parameters: neither decides a bit of the run, so neither may train it again.
+        state=lambda wildcards: f"{RESULTS}/state/{wildcards.run}",
+        checkpoint_steps=lambda wildcards: RUNS[wildcards.run].checkpoint_steps,
     conda:
         "../envs/smelt.yaml"
     shell:
         "python -m smelt.training.run --spec {params.spec:q} --stable {input.stable:q} --decay {input.decay:q}"
-        " --state {params.state:q} --models {output.models:q} --log {output.log:q} > {log:q} 2>&1"
+        " --state {resources.state:q} --checkpoint-steps {resources.checkpoint_steps:q} --models {output.models:q} --log {output.log:q} > {log:q} 2>&1"

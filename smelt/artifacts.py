@@ -62,7 +62,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary name beside `path`; rename it to `path` on success, remove it on failure."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.tmp")  # one name, so that the next try clears what a kill left
     try:
         yield temporary
         os.replace(temporary, path)

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from smelt.artifacts import replacing
 from smelt.budgets.ledger import budget
 from smelt.errors import UserError
 from smelt.study import CONFIG, Run, Study
@@ -58,8 +59,8 @@ def check_machine(study: Study, waiting: Iterable[Run], jobs: int) -> None:
     wanted, available = sum(sorted(map(memory, runs))[-jobs:]), _available_memory()
     if available is not None and available < wanted:
         raise UserError(
-            f"study {study.name} needs {wanted / GIB:.1f} GiB of memory to train {min(jobs, len(runs))} runs at a time and "
-            f"{available / GIB:.1f} GiB are free; give snakemake fewer --cores"
+            f"study {study.name} needs {wanted / GIB:.1f} GiB of memory to train {min(jobs, len(runs))} runs at a time "
+            f"and {available / GIB:.1f} GiB are free; give snakemake fewer --cores"
         )
 
 
@@ -77,12 +78,13 @@ def claim_root(study: Study) -> None:
     record = Path(study.root, RECORD)
     path = study.path.resolve()
     mine = path.relative_to(CONFIG.parent).as_posix() if path.is_relative_to(CONFIG.parent) else os.fspath(path)
-    if record.exists():
-        other = record.read_text(encoding="utf-8").strip()
-        if other != mine and (CONFIG.parent / other).exists():
-            raise UserError(
-                f"{study.root}/ holds the results of {other}, and {study.path} has the same name; "
-                "give it another `name:`, or move those results away"
-            )
-    record.parent.mkdir(parents=True, exist_ok=True)
-    record.write_text(mine + "\n", encoding="utf-8")
+    other = record.read_text(encoding="utf-8").strip() if record.exists() else ""
+    if other == mine:
+        return
+    if other and (CONFIG.parent / other).exists():
+        raise UserError(
+            f"{study.root}/ holds the results of {other}, and {study.path} has the same name; "
+            "give it another `name:`, or move those results away"
+        )
+    with replacing(record) as temporary:
+        temporary.write_text(mine + "\n", encoding="utf-8")

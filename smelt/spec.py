@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parent
 
 
 def canonical_json(value: Any) -> str:
-    """One text for one value: sorted keys, no blanks, plain values only (numpy scalars raise TypeError)."""
+    """One text for one value: sorted keys, no blanks, plain values only (arrays and objects raise TypeError)."""
     return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -70,6 +70,8 @@ def fingerprint(module: str) -> str:
     `module` is a dotted name such as "smelt.training.run". Editing any module of its import closure
     changes the digest; reformatting one, or editing another module, does not.
     """
+    if not _source(module).is_file():
+        raise ValueError(f"no module {module}")
     trees = {name: _tree(_source(name)) for name in sorted(_closure(module))}
     return digest("\n".join(f"{name}\n{ast.unparse(tree)}" for name, tree in trees.items()))[:16]
 

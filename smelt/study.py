@@ -5,17 +5,13 @@ added here changes no job that does not use it. All mistakes are UserErrors that
 """
 
 import dataclasses
-import difflib
 import functools
-import math
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import yaml
 
 from smelt.budgets.ledger import experts_for_sparsity, fully_active
@@ -23,10 +19,12 @@ from smelt.budgets.solver import Tolerance, match
 from smelt.errors import UserError
 from smelt.model.execution import middle_span
 from smelt.model.settings import ModelSettings
-from smelt.spec import load, plain
+from smelt.schema import completed, without_defaults
+from smelt.spec import load
 from smelt.training.settings import TrainingSettings, paper_branches, paper_decay
 
 CONFIG = Path(__file__).parent.parent / "config"
+CONTROL = "S0"  # label of the fully active control
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +38,7 @@ class Run:
     rate: int | None  # number of the swept learning rate, from 1
     model: ModelSettings
     training: TrainingSettings
+    checkpoint_steps: int  # between saves of its state; no part of what decides its bits
     trained: bool  # by the default targets
 
     @property
@@ -57,33 +56,6 @@ class Run:
         """Contexts that it reads of each stream."""
         size = self.training.batch_contexts
         return {"stable": self.training.steps * size, "decay": self.training.decay_steps * size}
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML that refuses a key written twice, which plain YAML would drop in silence, and NaN and infinity."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: dict[Any, int] = {}
-        for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
-                continue  # refused, or merged, below
-            key = self.construct_object(key_node)
-            line = key_node.start_mark.line + 1
-            if key in seen:
-                raise UserError(
-                    f"line {line}: {key!r} stands there twice (first on line {seen[key]}); keep one of them"
-                )
-            seen[key] = line
-        return super().construct_mapping(node, deep)
-
-    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
-        value = super().construct_yaml_float(node)
-        if not math.isfinite(value):
-            raise UserError(f"line {node.start_mark.line + 1}: {node.value} is no finite number; write a number")
-        return value
-
-
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 
 
 def use_this_interpreter() -> None:
@@ -105,75 +77,11 @@ def read(path: Path) -> "Study":
     """Read, validate and complete a study file."""
     schema = yaml.safe_load((CONFIG / "schema.yaml").read_text(encoding="utf-8"))
     try:
-        config = _parsed(path)
-        _validate(config, schema)
-        study = Study(path, _filled(config, schema, schema), schema)
+        study = Study(path, completed(path, schema), schema)
         study.runs  # noqa: B018 - solves the grid, so that a mistake in it shows here
         return study
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-
-
-def _parsed(path: Path) -> Any:
-    try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a date that does not exist
-        raise UserError(f"not readable YAML: {' '.join(str(error).split())}") from None
-
-
-def _validate(config: Any, schema: dict[str, Any]) -> None:
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(config))
-    if error is not None:
-        key = ".".join(map(str, error.absolute_path)) or "the study"
-        raise UserError(f"{key}: {_explain(error)}")
-
-
-def _explain(error: jsonschema.ValidationError) -> str:
-    value, expected = error.instance, error.schema.get("description", "")
-    meaning = f" ({expected})" if expected else ""
-    if error.validator in ("additionalProperties", "propertyNames") and isinstance(value, dict):
-        known = error.schema.get("properties", {})
-        unknown = [key for key in value if key not in known] or list(value)
-        near = difflib.get_close_matches(str(unknown[0]), known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-        return f"unknown key {unknown[0]!r}; {hint}"
-    if error.validator == "required":
-        missing = [key for key in error.schema["required"] if key not in value]
-        return f"the key {missing[0]!r} is missing{meaning}"
-    hint = ""
-    if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", value, re.IGNORECASE):
-        hint = "; a number is written without quotes and, with an exponent, with a point, as 1.0e-3"
-    if error.validator == "type":
-        return f"{value!r} is not of type {error.validator_value}{hint}{meaning}"
-    if error.validator == "oneOf":
-        return f"{value!r} has none of the forms that are allowed, or more than one{hint}{meaning}"
-    if error.validator == "minProperties":
-        return f"it is empty; it needs at least one entry{meaning}"
-    return f"{error.message}{meaning}"
-
-
-def _filled(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> Any:
-    """`value` with the schema's defaults, and whole numbers as floats where the schema says number.
-
-    An override takes no defaults: what it leaves out stays as the study says.
-    """
-    complete = not schema.get("$ref", "").endswith("_override")
-    if "$ref" in schema:
-        schema = functools.reduce(lambda node, key: node[key], schema["$ref"].removeprefix("#/").split("/"), root)
-    if schema.get("type") == "number" and isinstance(value, int):
-        return float(value)
-    if not isinstance(value, dict):
-        return value
-    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
-    filled = {
-        key: _filled(value.get(key, child.get("default")), child, root)
-        for key, child in properties.items()
-        if key in value or (complete and "default" in child)
-    }
-    extra = {key: part for key, part in value.items() if key not in properties}
-    return filled | {
-        key: _filled(part, others, root) if isinstance(others, dict) else part for key, part in extra.items()
-    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,14 +93,8 @@ class Study:
     schema: dict[str, Any]
 
     def section(self, name: str, keys: Sequence[str] | None = None) -> dict[str, Any]:
-        """A section's settings (all, or those of `keys`) without those that equal the schema's default, so that
-        a key that is added later leaves every spec as it was."""
-        known = self.schema["properties"][name]["properties"]
-        return {
-            key: value
-            for key, value in self.config[name].items()
-            if (keys is None or key in keys) and not ("default" in known[key] and known[key]["default"] == value)
-        }
+        """A section's settings (all, or those of `keys`) without those that equal the schema's default."""
+        return without_defaults(self.config[name], self.schema["properties"][name], keys)
 
     @property
     def name(self) -> str:
@@ -226,6 +128,8 @@ class Study:
         if not runs:
             raise UserError("grid: no cell is left; take entries out of grid.exclude")
         self._check_overrides(runs)
+        self._check_rates()
+        self._check_corpus()
         self._check_grid(runs)
         return runs
 
@@ -237,6 +141,12 @@ class Study:
     def control(self, scale: str) -> ModelSettings:
         """The fully active control of the reference at a scale: F0 and N0 of Eq. 1."""
         return fully_active(self._reference(scale, self.config["grid"]["active_experts"]))
+
+    def own_control(self, run: Run) -> ModelSettings | None:
+        """The S = 0 network of the run's own architecture, where the grid has one; none for the reference."""
+        if run.architecture == self.reference or CONTROL not in self.config["grid"]["sparsities"]:
+            return None
+        return self._model(run.architecture, run.scale, CONTROL)
 
     def _runs(self) -> Iterator[Run]:
         grid = self.config["grid"]
@@ -254,7 +164,7 @@ class Study:
                     model = self._model(architecture, scale, label)
                     for seed in self.config["seeds"]:
                         for number, rate in enumerate(rates, start=1):
-                            training = self._training(architecture, scale, label, seed, rate)
+                            training, checkpoint_steps = self._training(architecture, scale, label, seed, rate)
                             yield Run(
                                 architecture,
                                 scale,
@@ -263,6 +173,7 @@ class Study:
                                 number if rate else None,
                                 model,
                                 training,
+                                checkpoint_steps,
                                 sparsity["trained"],
                             )
 
@@ -302,15 +213,19 @@ class Study:
             raise UserError(f"span [{start}, {end}) lies outside the layers; its ends must lie within 0 and {layers}")
         return (start, end) if end > start else (0, 0)  # the place of an empty span decides nothing
 
-    def _training(self, architecture: str, scale: str, label: str, seed: int, rate: float | None) -> TrainingSettings:
+    def _training(
+        self, architecture: str, scale: str, label: str, seed: int, rate: float | None
+    ) -> tuple[TrainingSettings, int]:
+        """The recipe of a run and the steps between its saves."""
         cell, run = f"{scale}-{label}", f"{architecture}-{scale}-{label}"
         values = {**self.config["training"], **self.config["cells"].get(cell, {}), **self.config["runs"].get(run, {})}
         values.setdefault("branch_steps", list(paper_branches(values["steps"])))
         values.setdefault("decay_steps", paper_decay(values["steps"]))
         tuned_on = self.reference if values.pop("shared_rate") else architecture
         values["learning_rate"] = rate or _rate(values["learning_rate"], tuned_on, scale)
+        checkpoint_steps = values.pop("checkpoint_steps")
         try:
-            return load(TrainingSettings, {**values, "seed": seed})
+            return load(TrainingSettings, {**values, "seed": seed}), checkpoint_steps
         except UserError as error:
             raise UserError(f"training of {run}: {error}") from None
 
@@ -323,6 +238,20 @@ class Study:
             for name in self.config[section]:
                 if name not in names:
                     raise UserError(f"{section}.{name}: no such {section[:-1]}; known are {', '.join(names)}")
+
+    def _check_corpus(self) -> None:
+        if self.config["corpus"]["weights"] and not self.config["corpus"]["megabytes"]:
+            raise UserError("corpus.weights: all text is taken as it is where megabytes is 0; give corpus.megabytes")
+
+    def _check_rates(self) -> None:
+        """A misspelt name in a mapping of rates must not pass for one that nobody asked for."""
+        grid = self.config["grid"]
+        rates = self.config["training"]["learning_rate"]
+        by_scale = [rate for rate in rates.values() if isinstance(rate, dict)] if isinstance(rates, dict) else []
+        for given, known in [(rates, grid["architectures"]), *((rate, grid["scales"]) for rate in by_scale)]:
+            unknown = sorted(set(given) - set(known)) if isinstance(given, dict) else []
+            if unknown:
+                raise UserError(f"training.learning_rate: no {unknown[0]!r} in the grid; known are {', '.join(known)}")
 
     def _check_grid(self, runs: Mapping[str, Run]) -> None:
         trained = [run for run in runs.values() if run.trained]
@@ -337,6 +266,9 @@ class Study:
         if len(counts) > 1:
             differing = " and ".join(f"{count} in {name}" for count, name in counts.items())
             raise UserError(f"training.branch_steps: all runs branch off equally often, not {differing}")
+        control, active = self.config["grid"]["sparsities"].get(CONTROL, {}), self.config["grid"]["active_experts"]
+        if (control and control.get("experts", active) != active) or control.get("sparsity", 0.0) != 0:
+            raise UserError(f"grid.sparsities.S0: the fully active control; give it experts: {active}")
         scaling = self.config["scaling"]
         if unknown := set(scaling["fit_sparsities"]) - {run.sparsity for run in trained}:
             raise UserError(f"scaling.fit_sparsities: {sorted(unknown)[0]!r} is no sparsity that the grid trains")
@@ -354,8 +286,3 @@ def _rate(rate: float | dict[str, Any], architecture: str, scale: str) -> float:
     if isinstance(rate, bool) or not isinstance(rate, int | float) or rate <= 0:
         raise UserError(f"training.learning_rate: {rate!r}, of {architecture} at {scale}, is no number above 0")
     return float(rate)
-
-
-def run_spec(study: Study, run: Run) -> dict[str, Any]:
-    """Settings of a training job: what decides the run's bits and nothing else."""
-    return {"context": study.config["corpus"]["context"], "model": plain(run.model), "training": plain(run.training)}

@@ -8,6 +8,7 @@ to another stream.
 from collections.abc import Mapping, Sequence
 
 from smelt.corpus.clean import Document
+from smelt.errors import UserError
 
 STREAMS = ("decay", "heldout", "stable")  # sorted, as in documents.parquet
 UNIT = float(2**64)
@@ -28,7 +29,13 @@ def stream_shares(heldout_share: float, decay_share: float) -> dict[str, float]:
 
 
 def source_weights(categories: Mapping[str, str], weights: Mapping[str, float]) -> dict[str, float]:
-    """Each source's share of the text: its category's weight, shared equally by the category's sources."""
+    """Each source's share of the text: its category's weight, shared equally by the category's sources.
+
+    Raises UserError on a weight of a category that no source has.
+    """
+    if unknown := sorted(set(weights) - set(categories.values())):
+        known = ", ".join(sorted(set(categories.values())))
+        raise UserError(f"corpus.weights: no source of category {unknown[0]!r}; known are {known}")
     members = list(categories.values())
     shares = {source: weights.get(category, 1.0) / members.count(category) for source, category in categories.items()}
     total = sum(shares.values())

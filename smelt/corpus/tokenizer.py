@@ -7,8 +7,11 @@ comes from the packing alone: a document that spells `<|bos|>` is encoded like a
 
 import argparse
 import dataclasses
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a job takes the threads that its rule says
 
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -93,7 +96,7 @@ def main(argv: Sequence[str]) -> None:
     settings = load(Settings, arguments.spec)
     tokenizer = train(sample(arguments.documents, settings.tokenizer_megabytes), settings.vocabulary)
     with replacing(arguments.out) as temporary:
-        tokenizer.save(str(temporary))
+        temporary.write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -115,14 +115,17 @@ def main(argv: Sequence[str]) -> None:
     arguments = parser.parse_args(argv)
     settings = spec.load(RateSettings, arguments.spec)
     losses: dict[tuple[str, str, str], dict[float, list[float]]] = {}
-    tokens = 0
+    tokens: dict[tuple[str, str, str], int] = {}
     for run, rate, path in zip(settings.endpoints["runs"], settings.rates, arguments.losses, strict=True):
         one = spec.load(Settings, {**settings.endpoints, "runs": [run]})
         last = collect(one, [path]).to_pylist()[-1]
         key = (last["architecture"], last["scale"], last["sparsity"])
         losses.setdefault(key, {}).setdefault(rate, []).append(last["loss"])
-        tokens = last["tokens"]
-    rows = [{**row, "tokens": tokens} for row in analyse(losses, settings.reference)]
+        tokens[key] = last["tokens"]
+    rows = [
+        {**row, "tokens": tokens[row["architecture"], row["scale"], row["sparsity"]]}
+        for row in analyse(losses, settings.reference)
+    ]
     origin = provenance(MODULE, spec.plain(settings), arguments.losses)
     write_table(table(rows, RATES), arguments.out, origin)
 

@@ -74,8 +74,10 @@ class Trainer:
         self.done = 0  # stable steps
         self.branches = 0  # finished
         self.stopping = False
+        self.progress: Progress | None = None
 
     def state(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self.adamw.state_dict(),
@@ -85,11 +87,12 @@ class Trainer:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
+        """Go back to a state that `state` gave."""
         self.model.load_state_dict(saved["model"])
         self.adamw.load_state_dict(saved["optimizer"])
         self.rows, self.done, self.branches = json.loads(saved["rows"]), saved["done"], saved["branches"]
 
-    def update(self, stream: Stream, branch: int, index: int, rate: float) -> float:
+    def update(self, stream: Stream, branch: int, index: int, rate: float) -> None:
         """Step on batch `index` of `stream` and log it."""
         step = self.done + 1 + (index if branch else 0)
         try:
@@ -99,12 +102,13 @@ class Trainer:
         except UserError as error:
             raise UserError(f"step {step}{f' of branch {branch}' if branch else ''}: {error}") from None
         self.rows.append({"branch": branch, "step": step, "tokens": step * self.step_tokens, **record})
-        return float(record["loss"])
+        if self.progress is not None:
+            self.progress.step(record["loss"])
 
-    def run_stable_step(self) -> float:
-        loss = self.update(self.stable, 0, self.done, stable_rate(self.done, self.settings))
+    def run_stable_step(self) -> None:
+        """Take the next step of the stable phase."""
+        self.update(self.stable, 0, self.done, stable_rate(self.done, self.settings))
         self.done += 1
-        return loss
 
     def run_branch(self, folder: Path) -> None:
         """Decay a copy of the current weights and keep the endpoint in `folder`."""
@@ -126,13 +130,17 @@ class Trainer:
         self.adamw.load_state_dict(before[1])
 
 
-def train(trainer: Trainer, folder: Path, name: str) -> None:
-    """Bring the run to its end, saving as it goes; raises SystemExit(STOPPED) when asked to end."""
+def train(trainer: Trainer, folder: Path, name: str, checkpoint_steps: int) -> None:
+    """Bring the run to its end, saving as it goes; raises SystemExit(STOPPED) when asked to end.
+
+    `checkpoint_steps` is the number of stable steps between saves; it decides no bit of the run.
+    """
     settings = trainer.settings
     saved = state.load(folder)
     if saved is not None:
         trainer.restore(saved)
-    progress = Progress(name, settings.steps, trainer.done)
+    updates = settings.steps + len(settings.branch_steps) * settings.decay_steps
+    trainer.progress = Progress(name, updates, len(trainer.rows))
     while True:
         branching = (
             trainer.branches < len(settings.branch_steps) and settings.branch_steps[trainer.branches] == trainer.done
@@ -140,10 +148,10 @@ def train(trainer: Trainer, folder: Path, name: str) -> None:
         if branching:
             trainer.run_branch(folder)
         elif trainer.done < settings.steps:
-            progress.step(trainer.run_stable_step())
+            trainer.run_stable_step()
         else:
             return
-        if branching or trainer.stopping or trainer.done % settings.checkpoint_steps == 0:
+        if branching or trainer.stopping or trainer.done % checkpoint_steps == 0:
             state.save(folder, trainer.state())
         if trainer.stopping:
             print(f"{name}: asked to end; saved at step {trainer.done}", file=sys.stderr)
@@ -173,6 +181,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--stable", nargs="+", required=True, help="shards of the stable stream, in order")
     parser.add_argument("--decay", nargs="+", required=True, help="shards of the decay stream, in order")
     parser.add_argument("--state", type=Path, required=True, help="folder that a killed run resumes from")
+    parser.add_argument("--checkpoint-steps", type=int, default=50, help="stable steps between saves")
     parser.add_argument("--models", type=Path, nargs="+", required=True, help="one model for each branch, in order")
     parser.add_argument("--log", type=Path, required=True, help="the training log (Parquet)")
     arguments = parser.parse_args(argv)
@@ -193,13 +202,13 @@ def main(argv: Sequence[str]) -> None:
     def stop(number: int, frame: FrameType | None) -> None:
         trainer.stopping = True
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGUSR1, stop)
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+        signal.signal(number, stop)
     with state.locked(arguments.state, identity) as folder:
-        train(trainer, folder, arguments.state.name)
+        train(trainer, folder, arguments.state.name, arguments.checkpoint_steps)
         publish(folder, arguments.models)
         write_table(table(trainer.rows, LOG), arguments.log, provenance(MODULE, spec, inputs))
-        shutil.rmtree(folder)
+        state.clear(folder)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ class TrainingSettings:
     balance_loss: float = 0.01  # weights of the auxiliary losses
     z_loss: float = 1e-4
     precision: str = "bfloat16"  # of the experts' products on the CPU
-    checkpoint_steps: int = 50
     seed: int = 0
 
     def __post_init__(self) -> None:

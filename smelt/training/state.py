@@ -76,3 +76,9 @@ def load(folder: Path) -> dict[str, Any] | None:
             "delete it to train this run from its start"
         )
     return torch.load(io.BytesIO(data[32:]), weights_only=True)
+
+
+def clear(folder: Path) -> None:
+    """Remove the state of a finished run, the checkpoint first: without it a kill midway leaves nothing to trust."""
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    shutil.rmtree(folder)

@@ -33,7 +33,7 @@ SETTINGS = [
     ("corpus", summary.Settings, {"attention_keys"}),
 ]
 # Keys that no settings hold: what the study itself makes of them.
-STUDY_KEYS = {"training": {"shared_rate"}, "corpus": {"sources"}}
+STUDY_KEYS = {"training": {"shared_rate", "checkpoint_steps"}, "corpus": {"sources"}}
 
 
 def section(path: str) -> dict[str, Any]:

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 import yaml
 
+from smelt import jobs
 from smelt import study as studies
 from smelt.budgets.ledger import budget
 from smelt.errors import UserError
 from smelt.spec import canonical_json
-from smelt.study import run_spec
 
 from .conftest import REMOVED, SMOKE
 
@@ -19,7 +19,7 @@ SECTIONS = ("corpus", "evaluation", "scaling")
 
 def specs(study) -> dict[str, str]:
     """The settings of every training job and of the sections, as Snakemake compares them."""
-    return {run.id: canonical_json(run_spec(study, run)) for run in study.runs.values()} | {
+    return {run.id: canonical_json(jobs.training(study, run)) for run in study.runs.values()} | {
         section: canonical_json(study.section(section)) for section in SECTIONS
     }
 

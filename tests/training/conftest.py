@@ -23,7 +23,6 @@ SPEC = {
     },
     "training": {
         "steps": 12, "branch_steps": [3, 8, 12], "decay_steps": 3, "learning_rate": 0.01, "warmup_steps": 2,
-        "checkpoint_steps": 2,
     },
 }  # fmt: skip
 
@@ -62,7 +61,8 @@ class Job:
         ]
         self.arguments = [
             "--spec", json.dumps(spec), "--stable", *shards["stable"], "--decay", *shards["decay"],
-            "--state", str(self.state), "--models", *models, "--log", str(folder / "log.parquet"),
+            "--state", str(self.state), "--checkpoint-steps", "2",
+            "--models", *models, "--log", str(folder / "log.parquet"),
         ]  # fmt: skip
 
     def command(self) -> list[str]:

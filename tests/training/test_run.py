@@ -40,7 +40,7 @@ def test_outputs_are_endpoints_and_a_log(whole):
 
 
 @pytest.mark.parametrize(
-    ("step", "number"), [(2, signal.SIGKILL), (9, signal.SIGKILL), (4, signal.SIGTERM), (12, signal.SIGTERM)]
+    ("step", "number"), [(2, signal.SIGKILL), (10, signal.SIGKILL), (4, signal.SIGTERM), (20, signal.SIGINT)]
 )
 def test_a_stopped_run_resumes_to_the_same_bytes(whole, job, step, number):
     stopped = job("stopped")
@@ -96,7 +96,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_without_endpoint(job):
 @pytest.mark.parametrize("damage", ["truncated", "foreign"])
 def test_a_damaged_checkpoint_is_one_clear_error(job, damage):
     stopped = job("stopped")
-    assert stopped.stop_at(5) == -signal.SIGKILL
+    assert stopped.stop_at(8) == -signal.SIGKILL
     (checkpoint,) = stopped.state.glob("*/checkpoint.pt")
     data = checkpoint.read_bytes()
     checkpoint.write_bytes(data[: len(data) // 2] if damage == "truncated" else b"something else entirely" * 9)
@@ -115,7 +115,7 @@ def test_a_run_that_is_being_trained_is_not_trained_twice(job):
 
 def test_a_state_of_another_spec_is_ignored_and_removed(whole, job):
     stopped = job("stopped", learning_rate=0.02)
-    stopped.stop_at(6)
+    stopped.stop_at(8)
     assert stopped.state.glob("*/checkpoint.pt")
     stopped.arguments[1] = whole.arguments[1]
     stopped.run()

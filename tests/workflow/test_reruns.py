@@ -115,7 +115,7 @@ def test_a_new_key_with_a_default_reruns_nothing(workspace):
 @pytest.mark.parametrize(
     ("section", "change", "jobs"),
     [
-        ("scaling", {"draws": 30}, ["fit", "gain", "training_curves", *TABLES_AND_FIGURES]),
+        ("scaling", {"draws": 30}, ["fit", "gain", *TABLES_AND_FIGURES]),
         ("evaluation", {"precision": "float32"}, [*evaluated(*RUNS), *POOLED]),
         ("corpus", {"heldout_tokens": 500}, ["heldout", "corpus", *evaluated(*RUNS), *POOLED]),
     ],

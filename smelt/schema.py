@@ -1,0 +1,126 @@
+"""A YAML file against its JSON schema: parsed strictly, explained where it is wrong, completed with the defaults.
+
+All mistakes are UserErrors that name the key and the fix.
+"""
+
+import difflib
+import functools
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from smelt.errors import UserError
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML that refuses a key written twice, which plain YAML would drop in silence, and NaN and infinity."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: dict[Any, int] = {}
+        for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
+                continue  # refused, or merged, below
+            key = self.construct_object(key_node)
+            line = key_node.start_mark.line + 1
+            if key in seen:
+                raise UserError(
+                    f"line {line}: {key!r} stands there twice (first on line {seen[key]}); keep one of them"
+                )
+            seen[key] = line
+        return super().construct_mapping(node, deep)
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        value = super().construct_yaml_float(node)
+        if not math.isfinite(value):
+            raise UserError(f"line {node.start_mark.line + 1}: {node.value} is no finite number; write a number")
+        return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+
+
+def completed(path: Path, schema: dict[str, Any]) -> dict[str, Any]:
+    """The content of the YAML file at `path`, valid under `schema` and with the defaults of all keys left out."""
+    config = _parsed(path)
+    _validate(config, schema)
+    return dict(_filled(config, schema, schema))
+
+
+def without_defaults(
+    section: dict[str, Any], schema: dict[str, Any], keys: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """A section's settings (all, or those of `keys`) without those that equal their default, so that a key that
+    is added later leaves every spec as it was."""
+    known = schema["properties"]
+    return {
+        key: value
+        for key, value in section.items()
+        if (keys is None or key in keys) and not ("default" in known[key] and known[key]["default"] == value)
+    }
+
+
+def _parsed(path: Path) -> Any:
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a date that does not exist
+        raise UserError(f"not readable YAML: {' '.join(str(error).split())}") from None
+
+
+def _validate(config: Any, schema: dict[str, Any]) -> None:
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(config))
+    if error is not None:
+        key = ".".join(map(str, error.absolute_path)) or "the study"
+        raise UserError(f"{key}: {_explain(error)}")
+
+
+def _explain(error: jsonschema.ValidationError) -> str:
+    value, expected = error.instance, error.schema.get("description", "")
+    meaning = f" ({expected})" if expected else ""
+    if error.validator in ("additionalProperties", "propertyNames") and isinstance(value, dict):
+        known = error.schema.get("properties", {})
+        unknown = [key for key in value if key not in known] or list(value)
+        near = difflib.get_close_matches(str(unknown[0]), known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        return f"unknown key {unknown[0]!r}; {hint}"
+    if error.validator == "required":
+        missing = [key for key in error.schema["required"] if key not in value]
+        return f"the key {missing[0]!r} is missing{meaning}"
+    hint = ""
+    if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", value, re.IGNORECASE):
+        hint = "; a number is written without quotes and, with an exponent, with a point, as 1.0e-3"
+    if error.validator == "type":
+        return f"{value!r} is not of type {error.validator_value}{hint}{meaning}"
+    if error.validator == "oneOf":
+        return f"{value!r} has none of the forms that are allowed, or more than one{hint}{meaning}"
+    if error.validator == "minProperties":
+        return f"it is empty; it needs at least one entry{meaning}"
+    return f"{error.message}{meaning}"
+
+
+def _filled(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> Any:
+    """`value` with the schema's defaults, and whole numbers as floats where the schema says number.
+
+    An override takes no defaults: what it leaves out stays as the study says.
+    """
+    complete = not schema.get("$ref", "").endswith("_override")
+    if "$ref" in schema:
+        schema = functools.reduce(lambda node, key: node[key], schema["$ref"].removeprefix("#/").split("/"), root)
+    if schema.get("type") == "number" and isinstance(value, int):
+        return float(value)
+    if not isinstance(value, dict):
+        return value
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+    filled = {
+        key: _filled(value.get(key, child.get("default")), child, root)
+        for key, child in properties.items()
+        if key in value or (complete and "default" in child)
+    }
+    extra = {key: part for key, part in value.items() if key not in properties}
+    return filled | {
+        key: _filled(part, others, root) if isinstance(others, dict) else part for key, part in extra.items()
+    }
