@@ -1,17 +1,9 @@
-"""
-This part of the workflow turns results into what a person reads.
+"""Reporting: what a person reads.
 
-REQUIRED INPUTS:
-
-    results/scaling/*.parquet                  endpoints, surfaces, frontiers, gains
-    results/training/<run>/log.parquet         training logs
-    results/scaling/learning_rate.parquet      losses by rate (tuning studies)
-
-OUTPUTS:
-
-    results/tables/{ce_gain,coefficients,allocation,endpoints}.{csv,parquet}
-    results/figures/{loss_by_compute,reducible_loss,frontiers,training_curves}.{pdf,png}
-    results/tables/learning_rate.{csv,parquet}, results/figures/learning_rate.{pdf,png} (tuning studies)
+In: results/scaling/*.parquet, results/training/RUN/log.parquet.
+Out: results/tables/{ce_gain,coefficients,allocation,endpoints}.{csv,parquet} and
+results/figures/{loss_by_compute,reducible_loss,frontiers,training_curves}.{pdf,png}; in a tuning study
+tables/learning_rate.{csv,parquet} and figures/learning_rate.{pdf,png} in place of the others.
 """
 
 # A tuning study answers another question than a grid: its endpoints differ in rate, and no surface fits them.

@@ -1,20 +1,9 @@
-"""
-This part of the workflow turns held-out losses into surfaces, frontiers and compute-equivalent gains.
+"""Scaling: held-out losses to surfaces, frontiers and compute-equivalent gains.
 
-REQUIRED INPUTS:
-
-    results/evaluation/<run>/losses.parquet    held-out losses of the branches of every run
-
-OUTPUTS:
-
-    results/scaling/endpoints.parquet          one row for each decayed model
-    results/scaling/coefficients.parquet       fitted surfaces, their intervals and certificates
-    results/scaling/draws.parquet              surfaces refitted on resampled cells
-    results/scaling/residuals.parquet          fitted endpoints beside their predictions
-    results/scaling/ce_gain.parquet            CE gain by budget and sparsity
-    results/scaling/allocation.parquet         compute-optimal model sizes and tokens
-    results/scaling/frontier.parquet           frontiers with their bands
-    results/scaling/learning_rate.parquet      losses by rate and the best rates (tuning studies)
+In: results/evaluation/RUN/losses.parquet, the held-out losses of the endpoints of every run.
+Out: results/scaling/: endpoints.parquet (one row a decayed model), coefficients.parquet (surfaces, intervals,
+certificates), draws.parquet (surfaces refitted on resampled cells), residuals.parquet, ce_gain.parquet,
+allocation.parquet and frontier.parquet; in a tuning study learning_rate.parquet.
 """
 
 

@@ -50,20 +50,24 @@ class Layer(nn.Module):
     def forward(
         self, x: Tensor, segments: Layout, rotary: tuple[Tensor, Tensor], scale: float, precision: torch.dtype
     ) -> tuple[Tensor, Routing]:
+        """One visit: x (T, H) with both sublayers' writes times `scale` added, and the routing of the experts."""
         x = _add(x, self.attention(self.normalise(x, self.attention_norm), segments, rotary), scale)
         write, routing = self.mixture(self.normalise(x, self.experts_norm), precision)
         return _add(x, write, scale), routing
 
     def normalise(self, x: Tensor, gain: Tensor) -> Tensor:
+        """RMSNorm (arXiv 1910.07467) of x (T, H) with a gain (H,)."""
         return F.rms_norm(x, (x.shape[-1],), gain, self.settings.norm_eps)
 
     def attention(self, x: Tensor, segments: Layout, rotary: tuple[Tensor, Tensor]) -> Tensor:
+        """The attention sublayer's write (T, H) for normalised x (T, H)."""
         s = self.settings
         qkv = F.linear(x, self.wqkv).unflatten(-1, (s.heads + 2 * s.kv_heads, s.head_size))
         q, k, v = qkv.split([s.heads, s.kv_heads, s.kv_heads], dim=1)
         return F.linear(attend(rotate(q, *rotary), rotate(k, *rotary), v, segments).flatten(1), self.wo)
 
     def mixture(self, x: Tensor, precision: torch.dtype) -> tuple[Tensor, Routing]:
+        """The experts' write (T, H) for normalised x (T, H), and the routing behind it."""
         routing = route(x, self.router, self.settings.active_experts)
         out = experts(x, routing.indices, routing.weights, self.w13, self.w2, precision)
         if self.settings.shared_width:

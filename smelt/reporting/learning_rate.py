@@ -13,56 +13,51 @@ from matplotlib.figure import Figure
 from smelt.artifacts import read_table
 from smelt.errors import command
 from smelt.reporting import style
+from smelt.reporting.rows import Row, architectures, grouped
 
 
-def draw(rows: Sequence[dict], study: str, reference: str) -> Figure:
+def draw(rows: Sequence[Row], study: str, reference: str) -> Figure:
     """Line style says the architecture; a ring marks the best rate of each."""
-    cells = list(dict.fromkeys((row["scale"], row["sparsity"]) for row in rows))
-    names = sorted({row["architecture"] for row in rows}, key=lambda name: (name != reference, name))
+    names = architectures(rows, reference)
     looks, colours = style.architecture_style(names, reference), style.colours(names)
-    figure, axes = style.panels(len(cells), columns=2 if len(cells) in (2, 4) else 3, sharex=True)
-    for axis, cell in zip(axes, cells, strict=True):
-        for name in names:
-            mine = [row for row in rows if (row["scale"], row["sparsity"]) == cell and row["architecture"] == name]
-            rates, losses = [row["learning_rate"] for row in mine], [row["loss"] for row in mine]
-            axis.plot(rates, losses, marker="o", **looks[name](colours[name]))
-            best = next(row for row in mine if row["best"])
+    cells = grouped(rows, "scale", "sparsity")
+    columns = 2 if len(cells) in (2, 4) else 3
+    figure, axes = style.panels(len(cells), columns=columns, sharex=True, sharey=True)
+    rates = [row["learning_rate"] for row in rows]
+    for axis, (cell, inside) in zip(axes, cells.items(), strict=True):
+        for name, curve in grouped(inside, "architecture").items():
+            curve.sort(key=lambda row: row["learning_rate"])
+            points = [[row[column] for row in curve] for column in ("learning_rate", "loss")]
+            axis.plot(*points, marker="o", **looks[name](colours[name]))
+            best = next(row for row in curve if row["best"])
             axis.plot(best["learning_rate"], best["loss"], "o", ms=9, mfc="none", mec=colours[name])
         axis.set(
             xscale="log", title="-".join(cell), xlabel="peak learning rate", ylabel="held-out loss (nats per token)"
         )
-        axis.label_outer(remove_inner_ticks=False)
-        difference = next(
-            (row for row in rows if (row["scale"], row["sparsity"]) == cell and row["architecture"] != reference), None
+        axis.margins(y=0.15)
+        axis.text(
+            0.5, 0.98, _differences(inside, reference), transform=axis.transAxes, ha="center", va="top", fontsize=6.5
         )
-        if difference is not None:
-            own, shared = difference["difference_own_rate"], difference["difference_shared_rate"]
-            axis.text(
-                0.5,
-                0.97,
-                f"{difference['architecture']} − {reference}: {own:+.3f} at own rates, {shared:+.3f} at {reference}'s",
-                transform=axis.transAxes,
-                ha="center",
-                va="top",
-                fontsize=6.5,
-                color="0.3",
-            )
-        axis.margins(y=0.18)
-    low, high = min(row["learning_rate"] for row in rows), max(row["learning_rate"] for row in rows)
     for axis in axes:
-        style.plain_log(axis.xaxis, low / 1.2, high * 1.2)
+        style.plain_log(axis.xaxis, min(rates) / 1.2, max(rates) * 1.2)
+        axis.label_outer()
     entries = [style.key(name, marker="o", **looks[name](colours[name])) for name in names]
     entries.append(style.key("best rate", marker="o", ms=9, mfc="none", mec="0.3", linestyle="none"))
     style.legend(figure, entries)
-    seeds = sorted({row["seeds"] for row in rows})
-    style.footer(
-        figure,
-        f"study {study}",
-        f"{len(rows)} endpoints of {rows[0]['tokens']:,} tokens",
-        f"seeds a point: {', '.join(map(str, seeds))}",
-        "held-out loss: mean over sources",
-    )
+    tokens = " and ".join(f"{count:,}" for count in sorted({row["tokens"] for row in rows}))
+    seeds = ", ".join(str(count) for count in sorted({row["seeds"] for row in rows}))
+    style.footer(figure, f"study {study}", f"{len(rows)} endpoints of {tokens} tokens", f"seeds a point: {seeds}")
     return figure
+
+
+def _differences(rows: Sequence[Row], reference: str) -> str:
+    """The comparison with the reference under both rules, a line for each other architecture."""
+    first = {row["architecture"]: row for row in reversed(rows) if row["architecture"] != reference}
+    return "\n".join(
+        f"{name} − {reference}: {row['difference_own_rate']:+.3f} at own rates, "
+        f"{row['difference_shared_rate']:+.3f} at {reference}'s best"
+        for name, row in sorted(first.items())
+    )
 
 
 def main(argv: Sequence[str]) -> None:

@@ -22,8 +22,13 @@ def ordered(rows: Sequence[Row], name: str, by: str) -> list[str]:
 
 
 def architectures(rows: Iterable[Row], reference: str) -> list[str]:
-    """The architectures, the reference first."""
-    return sorted({row["architecture"] for row in rows}, key=lambda name: (name != reference, name))
+    """The architectures of some rows, the reference first."""
+    return reference_first((row["architecture"] for row in rows), reference)
+
+
+def reference_first(names: Iterable[str], reference: str) -> list[str]:
+    """Each name once, the reference first."""
+    return sorted(set(names), key=lambda name: (name != reference, name))
 
 
 def counted(rows: Sequence[Row], names: Sequence[str]) -> str:

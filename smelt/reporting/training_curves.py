@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from smelt.artifacts import read_table
 from smelt.errors import UserError, command
 from smelt.reporting import style
+from smelt.reporting.rows import reference_first
 
 SMOOTHED = 0.05  # share of the steps that a running mean spans
 
@@ -57,7 +58,7 @@ def draw(curves: Sequence[Curve], study: str, reference: str) -> Figure:
     """Colour by sparsity, line style by architecture."""
     scales = _natural({curve.scale for curve in curves})
     sparsities = _natural({curve.sparsity for curve in curves})
-    names = sorted({curve.architecture for curve in curves}, key=lambda name: (name != reference, name))
+    names = reference_first((curve.architecture for curve in curves), reference)
     colours, looks = style.colours(sparsities), style.architecture_style(names, reference)
     figure, axes = style.panels(len(scales), columns=2 if len(scales) in (2, 4) else 3, sharex=True, sharey=True)
     window = 1

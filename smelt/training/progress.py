@@ -17,6 +17,7 @@ class Progress:
             print(f"{name}: resumed at step {done} of {total}", file=sys.stderr, flush=True)
 
     def step(self, loss: float) -> None:
+        """Tell of one more step and its training loss."""
         self.done += 1
         self.bar.update()
         self.bar.set_postfix(loss=f"{loss:.3f}")

@@ -32,7 +32,7 @@ def test_outputs_are_endpoints_and_a_log(whole):
     assert (log.branch == 0).sum() == 12
     assert log[log.branch == 2].step.tolist() == [9, 10, 11]
     assert log[log.branch == 3].tokens.iloc[-1] == 15 * CONTEXT
-    assert log.loss.iloc[0] == pytest.approx(torch.tensor(64.0).log().item(), abs=0.2)
+    assert 4.0 < log.loss.iloc[0] < 5.2  # weights that know nothing: about ln 64, and the spread of their logits
     assert len(log.expert_load.iloc[0]) == 4
     origin = read_provenance(whole.folder / "log.parquet")
     assert origin["spec"] == SPEC
