@@ -14,7 +14,8 @@ def draw(
     """Frontiers over the fitted endpoints of the sparsity; the trained compute window is shaded."""
     if not frontier:
         figure, axes = style.panels(1)
-        style.message(axes[0], "no frontier: the endpoints do not determine a surface")
+        why = "the endpoints do not determine a surface, or a coefficient lies on a bound of its fit"
+        style.message(axes[0], f"no frontier can be read: {why} (tables/coefficients.csv)")
         style.footer(figure, f"study {study}")
         return figure
     names = architectures(frontier, reference)

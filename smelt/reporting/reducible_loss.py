@@ -25,7 +25,8 @@ def draw(
             continue
         points = [point for point in residuals if point["architecture"] == name]
         hidden = _panel(axis, points, row["E"], colours, marks)
-        text = f"E = {row['E']:.4g} nats\nRMSE = {row['rmse_nats']:.2g} nats"
+        bound = " (on a bound)" if "E" in row["at_bound"].split() else ""
+        text = f"E = {row['E']:.4g} nats{bound}\nRMSE = {row['rmse_nats']:.2g} nats"
         style.note(axis, text + (f"\n{hidden} at or below E not shown" if hidden else ""))
     entries = [style.key(scale, color=colours[scale], linewidth=3) for scale in scales]
     entries += [style.key(label, color="0.25", marker=marks[label], linestyle="none") for label in sparsities]

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FormatStrFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FormatStrFormatter, MaxNLocator, NullLocator
 
 from smelt.artifacts import replacing
 
@@ -143,9 +143,12 @@ def message(axis: Axes, text: str) -> None:
 
 
 def plain_log(axis: Axis, low: float, high: float) -> None:
-    """A log axis from `low` to `high` with plain numbers, for ranges of about a decade."""
+    """A log axis from `low` to `high` with plain numbers, for ranges of about a decade or less."""
     steps = (1, 1.5, 2, 3, 4, 5, 7) if high / low < 10 else (1, 2, 5)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
-    axis.set_major_locator(FixedLocator([step * 10.0**decade for decade in decades for step in steps]))
+    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    if high / low < 2:
+        ticks = [float(tick) for tick in MaxNLocator(5).tick_values(low, high)]
+    axis.set_major_locator(FixedLocator(ticks))
     axis.set_major_formatter(FormatStrFormatter("%.3g"))
     axis.set_minor_locator(NullLocator())

@@ -93,9 +93,10 @@ class Side:
         return str(self.row["architecture"])
 
     @property
-    def usable(self) -> bool:
-        """Whether the surface has a frontier."""
-        return self.surface is not None and bool(frontier.meaningful(self.surface))
+    def determined(self) -> bool:
+        """Whether numbers can be read off the surface: it has a frontier, and no coefficient was set by a bound of the
+        fit instead of the text."""
+        return self.surface is not None and bool(frontier.meaningful(self.surface)) and self.row["at_bound"] == "none"
 
 
 def budgets(sides: Sequence[Side], settings: Settings) -> list[float]:
@@ -143,7 +144,7 @@ def gain_row(target: Side, reference: Side, budget: float, label: str, settings:
     row |= {"endpoints": target.row["endpoints"] + reference.row["endpoints"], "resolved": False}
     doubts = faults(target) + faults(reference)
     notes = list(dict.fromkeys(remarks(target) + remarks(reference)))
-    if target.usable and reference.usable:
+    if target.determined and reference.determined:
         notes += _fill_gain(row, doubts, target, reference, settings)
     else:
         row["window"] = _compute_window([target, reference], budget)
@@ -205,7 +206,7 @@ def allocation_row(side: Side, budget: float, label: str, settings: Settings) ->
     row: dict[str, Any] = dict.fromkeys(ALLOCATION.names)
     row |= {"budget_flops": budget, "sparsity": label, "S": settings.sparsity_values[label], "architecture": side.name}
     reasons = faults(side)
-    if side.usable:
+    if side.determined:
         assert side.surface is not None
         active = 1 - row["S"]
         flops, tokens = frontier.optimum(side.surface, budget, active)
@@ -224,7 +225,7 @@ def allocation_row(side: Side, budget: float, label: str, settings: Settings) ->
 
 def frontier_rows(side: Side, label: str, settings: Settings) -> list[dict[str, Any]]:
     """The frontier of one architecture at one sparsity with its band, as far as it exists."""
-    if not side.usable:
+    if not side.determined:
         return []
     assert side.surface is not None
     sparsity = settings.sparsity_values[label]

@@ -21,6 +21,7 @@ import torch
 from smelt.errors import UserError
 
 CHECKPOINT = "checkpoint.pt"
+DIGEST = 32  # bytes of the sha256 behind it
 
 
 @contextlib.contextmanager
@@ -47,15 +48,19 @@ def locked(root: Path, digest: str) -> Iterator[Path]:
 
 
 def save(folder: Path, state: dict[str, Any]) -> None:
-    """Write the checkpoint behind its own sha256 and rename it into place: the old one holds until the new is whole."""
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    data = buffer.getbuffer()
+    """Write the checkpoint with its own sha256 behind it and rename it into place: the old one holds until the new
+    is whole."""
     temporary = folder / f".{CHECKPOINT}.tmp"
     try:
-        with open(temporary, "wb") as file:
-            file.write(hashlib.sha256(data).digest())
-            file.write(data)
+        with open(temporary, "w+b") as file:
+            try:
+                torch.save(state, file)
+            except RuntimeError as error:  # torch's own, on top of what the file said
+                raise error.__context__ if isinstance(error.__context__, OSError) else error from None
+            file.seek(0)
+            digest = hashlib.file_digest(file, "sha256").digest()
+            file.seek(0, os.SEEK_END)
+            file.write(digest)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, folder / CHECKPOINT)
@@ -70,12 +75,12 @@ def load(folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     data = path.read_bytes()
-    if hashlib.sha256(data[32:]).digest() != data[:32]:
+    if hashlib.sha256(data[:-DIGEST]).digest() != data[-DIGEST:]:
         raise UserError(
             f"{path}: truncated or foreign checkpoint (its sha256 does not hold); "
             "delete it to train this run from its start"
         )
-    return torch.load(io.BytesIO(data[32:]), weights_only=True)
+    return torch.load(io.BytesIO(data[:-DIGEST]), weights_only=True)
 
 
 def clear(folder: Path) -> None:
