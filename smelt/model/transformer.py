@@ -111,8 +111,11 @@ class Transformer(nn.Module):
         )
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Predictions (..., V) in float32 from normalised hidden states (..., H)."""
-        return F.linear(hidden, self.embedding if self.settings.tied_embeddings else self.head).float()
+        """Predictions (rows, V) in float32 from normalised hidden states (rows, H)."""
+        head = self.embedding if self.settings.tied_embeddings else self.head
+        if len(hidden) == 1:  # a row alone would take a matrix-vector kernel, whose last bit differs
+            return F.linear(hidden.expand(2, -1), head)[:1].float()
+        return F.linear(hidden, head).float()
 
 
 def initialise(model: Transformer, seed: int) -> None:
