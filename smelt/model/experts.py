@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from smelt.model.product import linear
+
 BLOCK = 64  # rows; a constant, as the bits of a token must not hang on what it is packed with
 
 
@@ -34,7 +36,7 @@ def route(x: Tensor, router: Tensor, active: int) -> Routing:
     The balance loss is the Switch form (arXiv 2101.03961, Eq. 4-6) over the k choices; the z loss is
     the mean squared log-sum-exp of the logits (arXiv 2202.08906, Eq. 5).
     """
-    logits = F.linear(x.float(), router.float())
+    logits = linear(x.float(), router.float())
     probabilities = logits.softmax(dim=-1)
     top, indices = probabilities.topk(active, dim=-1)
     experts = router.shape[0]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from smelt.model.attention import Layout, attend, layout, rotary_tables, rotate
 from smelt.model.execution import plan
 from smelt.model.experts import Routing, experts, route
+from smelt.model.product import linear
 from smelt.model.settings import ModelSettings
 
 
@@ -62,17 +63,17 @@ class Layer(nn.Module):
     def attention(self, x: Tensor, segments: Layout, rotary: tuple[Tensor, Tensor]) -> Tensor:
         """The attention sublayer's write (T, H) for normalised x (T, H)."""
         s = self.settings
-        qkv = F.linear(x, self.wqkv).unflatten(-1, (s.heads + 2 * s.kv_heads, s.head_size))
+        qkv = linear(x, self.wqkv).unflatten(-1, (s.heads + 2 * s.kv_heads, s.head_size))
         q, k, v = qkv.split([s.heads, s.kv_heads, s.kv_heads], dim=1)
-        return F.linear(attend(rotate(q, *rotary), rotate(k, *rotary), v, segments).flatten(1), self.wo)
+        return linear(attend(rotate(q, *rotary), rotate(k, *rotary), v, segments).flatten(1), self.wo)
 
     def mixture(self, x: Tensor, precision: torch.dtype) -> tuple[Tensor, Routing]:
         """The experts' write (T, H) for normalised x (T, H), and the routing behind it."""
         routing = route(x, self.router, self.settings.active_experts)
         out = experts(x, routing.indices, routing.weights, self.w13, self.w2, precision)
         if self.settings.shared_width:
-            gate, up = F.linear(x, self.shared13).chunk(2, dim=-1)
-            out = out + F.linear(F.silu(gate) * up, self.shared2)
+            gate, up = linear(x, self.shared13).chunk(2, dim=-1)
+            out = out + linear(F.silu(gate) * up, self.shared2)
         return out, routing
 
 
@@ -112,10 +113,7 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Predictions (rows, V) in float32 from normalised hidden states (rows, H)."""
-        head = self.embedding if self.settings.tied_embeddings else self.head
-        if len(hidden) == 1:  # a row alone would take a matrix-vector kernel, whose last bit differs
-            return F.linear(hidden.expand(2, -1), head)[:1].float()
-        return F.linear(hidden, head).float()
+        return linear(hidden, self.embedding if self.settings.tied_embeddings else self.head).float()
 
 
 def initialise(model: Transformer, seed: int) -> None:

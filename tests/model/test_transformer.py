@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from smelt.model.attention import attend, layout
 from smelt.model.experts import experts, route
+from smelt.model.product import linear
 from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer, initialise, next_token_loss
 
@@ -82,6 +83,12 @@ def test_packed_equals_unpacked(precision):
             assert torch.equal(loss, alone), (length, (loss - alone).abs().max())
         else:
             torch.testing.assert_close(loss, alone, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("rows", range(1, 9))
+def test_a_product_s_rows_do_not_depend_on_their_number(rows):
+    x, weight = torch.randn(512, 52), torch.randn(312, 52)
+    assert torch.equal(linear(x[:rows], weight), linear(x, weight)[:rows])
 
 
 def test_later_tokens_do_not_reach_earlier_ones():
