@@ -152,7 +152,7 @@ def test_a_sweep_trains_each_run_at_each_rate(read):
         {"training/warmup_steps": 5, "training/clip": 1},
         {"grid/multiple": 8, "grid/active_experts": 8},
         {"grid/tolerance": {"kv": 0.04}},
-        {"grid/attention_keys": 170.0},
+        {"grid/attention_keys": 543.0},
         {"scaling/s_convention": "baseline", "scaling/budgets": []},
         {"evaluation": {"precision": "bfloat16"}},
         {"cells": {}, "runs": {"smelt-H16-S85": {}}},
