@@ -9,13 +9,15 @@ import sys
 from pathlib import Path
 
 from smelt import jobs, preflight, study as studies
+from smelt.corpus.sources import read_sources
 from smelt.errors import UserError
 from smelt.spec import canonical_json, fingerprint
 
 studies.use_this_interpreter()
 
 try:
-    STUDY = studies.read(studies.find(str(config.get("study", "desk")), Path(workflow.basedir) / "config"))
+    STUDY = studies.read(studies.find(studies.chosen(config), Path(workflow.basedir) / "config"))
+    preflight.check_root(STUDY)
 except UserError as error:
     sys.exit(f"error: {error}")
 
@@ -27,8 +29,10 @@ TRAINED = STUDY.trained
 # Relative where the workflow's folder is the working directory: a clone that is moved must not rerun anything.
 SOURCES = Path(workflow.basedir) / CONFIG["corpus"]["sources"]
 SOURCES = str(SOURCES.relative_to(Path.cwd()) if SOURCES.is_relative_to(Path.cwd()) else SOURCES)
-if not os.path.isfile(SOURCES):
-    sys.exit(f"error: {STUDY.path}: corpus.sources: no file {SOURCES}; give a path from the workflow's folder")
+try:
+    read_sources(SOURCES, CONFIG["corpus"]["select"])
+except UserError as error:
+    sys.exit(f"error: {STUDY.path}: {error}")
 TUNING = bool(CONFIG["tuning"]["rates"])
 BRANCHES = range(1, len(TRAINED[0].training.branch_steps) + 1)
 

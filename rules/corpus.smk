@@ -21,7 +21,6 @@ rule fetch:
         spec=spec("corpus", ["select"]),
         code=fingerprint("smelt.corpus.fetch"),
     threads: 1
-    retries: 1
     resources:
         mem_mb=500,
         disk_mb=500,

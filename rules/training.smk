@@ -22,7 +22,6 @@ rule train:
         spec=run_spec,
         code=fingerprint("smelt.training.run"),
     threads: 1
-    retries: 1
     resources:
         mem_mb=training_memory,
         runtime=240,

@@ -89,8 +89,14 @@ def write_table(data: pa.Table, path: str | Path, origin: Mapping[str, Any], row
 
 def read_table(path: str | Path, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a Parquet artifact. Raises UserError where it is missing or not Parquet."""
-    try:
+    with _readable(path):
         return pq.read_table(path, columns=list(columns) if columns is not None else None)
+
+
+@contextlib.contextmanager
+def _readable(path: str | Path) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except pa.ArrowInvalid as error:
@@ -99,7 +105,8 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None) -> pa.Tab
 
 def read_provenance(path: str | Path) -> dict[str, Any]:
     """What the artifact at `path` came from, as `provenance` returned it."""
-    metadata = pq.read_schema(path).metadata or {}
+    with _readable(path):
+        metadata = pq.read_schema(path).metadata or {}
     if KEY not in metadata:
         raise UserError(f"{path}: carries no provenance, so it was not written by this pipeline")
     return json.loads(metadata[KEY])

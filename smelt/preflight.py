@@ -73,18 +73,30 @@ def _available_memory() -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), None)
 
 
-def claim_root(study: Study) -> None:
-    """Record in its results root which study it holds; raise UserError where that is another one."""
-    record = Path(study.root, RECORD)
-    path = study.path.resolve()
-    mine = path.relative_to(CONFIG.parent).as_posix() if path.is_relative_to(CONFIG.parent) else os.fspath(path)
-    other = record.read_text(encoding="utf-8").strip() if record.exists() else ""
-    if other == mine:
-        return
-    if other and (CONFIG.parent / other).exists():
+def check_root(study: Study) -> None:
+    """Raise UserError where the study's results root holds the results of another one."""
+    other = _recorded(study)
+    if other not in ("", _identity(study)) and (CONFIG.parent / other).exists():
         raise UserError(
             f"{study.root}/ holds the results of {other}, and {study.path} has the same name; "
             "give it another `name:`, or move those results away"
         )
-    with replacing(record) as temporary:
-        temporary.write_text(mine + "\n", encoding="utf-8")
+
+
+def claim_root(study: Study) -> None:
+    """Record in its results root which study it holds, after `check_root`."""
+    check_root(study)
+    if _recorded(study) != _identity(study):
+        with replacing(Path(study.root, RECORD)) as temporary:
+            temporary.write_text(_identity(study) + "\n", encoding="utf-8")
+
+
+def _recorded(study: Study) -> str:
+    record = Path(study.root, RECORD)
+    return record.read_text(encoding="utf-8").strip() if record.exists() else ""
+
+
+def _identity(study: Study) -> str:
+    """Where the study's file is, from the workflow's folder where it lies inside."""
+    path = study.path.resolve()
+    return path.relative_to(CONFIG.parent).as_posix() if path.is_relative_to(CONFIG.parent) else os.fspath(path)

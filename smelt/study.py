@@ -63,6 +63,16 @@ def use_this_interpreter() -> None:
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
+def chosen(settings: Mapping[str, Any]) -> str:
+    """The study that `--config` names, `desk` by default. Raises UserError on any other setting: all else stands in
+    the study's file."""
+    if unknown := sorted(set(settings) - {"study"}):
+        raise UserError(
+            f"--config {unknown[0]}: unknown; only study=NAME or study=PATH is, all else stands in its file"
+        )
+    return str(settings.get("study", "desk"))
+
+
 def find(name: str, folder: Path = CONFIG) -> Path:
     """The file of a study: a name in `folder`, or a path. Raises UserError where there is none."""
     is_path = name.endswith((".yaml", ".yml")) or "/" in name

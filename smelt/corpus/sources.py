@@ -51,7 +51,7 @@ def read_sources(path: str | Path, select: Sequence[str] = ()) -> list[Source]:
             reader = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             rows = list(reader)
     except FileNotFoundError:
-        raise UserError(f"{path}: no such table of sources (corpus.sources)") from None
+        raise UserError(f"corpus.sources: no file {path}; give a path from the workflow's folder") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
     missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]

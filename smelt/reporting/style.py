@@ -140,6 +140,7 @@ def message(axis: Axes, text: str) -> None:
     lines = textwrap.fill(text, 40)
     axis.text(0.5, 0.5, lines, transform=axis.transAxes, ha="center", va="center", color="0.3").set_in_layout(False)
     axis.set(xticks=[], yticks=[])
+    axis.spines[:].set_visible(False)
 
 
 def plain_log(axis: Axis, low: float, high: float) -> None:

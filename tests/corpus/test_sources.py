@@ -55,7 +55,7 @@ def test_mistakes_name_row_and_column(corpus, column, value, message):
 
 
 def test_no_table_no_rows_no_column(tmp_path):
-    with pytest.raises(UserError, match="no such table"):
+    with pytest.raises(UserError, match="no file"):
         read_sources(tmp_path / "none.tsv")
     table = tmp_path / "table.tsv"
     table.write_text("source\tcategory\n")

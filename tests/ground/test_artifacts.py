@@ -187,3 +187,10 @@ def test_csv_is_for_people(tmp_path):
 def test_provenance_is_canonical_json_in_the_schema(tmp_path):
     raw = pq.read_schema(write(tmp_path / "t.parquet", spec={"b": 1, "a": 2})).metadata[artifacts.KEY].decode()
     assert raw == json.dumps(json.loads(raw), sort_keys=True, separators=(",", ":"))
+
+
+def test_the_provenance_of_a_cut_off_file_is_one_clear_error(tmp_path):
+    path = tmp_path / "cut.parquet"
+    path.write_bytes(b"PAR1 and no more")
+    with pytest.raises(UserError, match="not a readable Parquet file"):
+        artifacts.read_provenance(path)

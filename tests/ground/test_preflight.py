@@ -67,3 +67,19 @@ def test_a_root_whose_study_file_is_gone_or_was_never_written_is_taken_over(smok
     record.write_text("")  # a file that was cut off
     preflight.claim_root(smoke)
     assert record.read_text() == "config/smoke.yaml\n"
+
+
+def test_a_dry_run_refuses_what_a_run_would(smoke, tmp_path):
+    preflight.check_root(smoke)
+    preflight.claim_root(smoke)
+    copy = tmp_path / "mine.yaml"
+    copy.write_text(smoke.path.read_text())
+    with pytest.raises(UserError, match="has the same name"):
+        preflight.check_root(dataclasses.replace(smoke, path=copy))
+
+
+def test_a_misspelt_setting_of_the_command_line_does_not_choose_the_desk_study():
+    assert study.chosen({}) == "desk"
+    assert study.chosen({"study": "tune"}) == "tune"
+    with pytest.raises(UserError, match=r"--config studdy: unknown; only study=NAME"):
+        study.chosen({"studdy": "smoke"})
