@@ -1,34 +1,12 @@
-"""Scaling: held-out losses to surfaces, frontiers and compute-equivalent gains.
+"""Scaling: endpoints to surfaces, frontiers and compute-equivalent gains, the same for every kind of study.
 
-In: results/evaluation/RUN/losses.parquet, the held-out losses of the endpoints of every run.
-Out: results/scaling/: endpoints.parquet (one row a decayed model), coefficients.parquet (surfaces, intervals,
-certificates), draws.parquet (surfaces refitted on resampled cells), residuals.parquet, ce_gain.parquet,
-allocation.parquet and frontier.parquet; in a tuning study learning_rate.parquet.
+In: results/scaling/endpoints.parquet (one row an endpoint), from scaling/trained.smk, where the rules stand that read
+the losses of trained runs, scaling/own.smk or scaling/simulated.smk.
+Out: results/scaling/: coefficients.parquet (surfaces, intervals, certificates), draws.parquet (surfaces refitted on
+resampled cells), surfaces_without.parquet (with each cell left out), residuals.parquet, ce_gain.parquet,
+allocation.parquet, frontier.parquet, gain_curve.parquet, leave_one_out.parquet, surface_pairs.parquet and
+sensitivity.parquet.
 """
-
-
-rule endpoints:
-    """Collect the losses of all runs as one row for each endpoint."""
-    input:
-        losses=evaluated(),
-    output:
-        f"{RESULTS}/scaling/endpoints.parquet",
-    log:
-        f"{RESULTS}/logs/scaling/endpoints.log",
-    benchmark:
-        f"{RESULTS}/benchmarks/scaling/endpoints.tsv"
-    params:
-        spec=job(jobs.endpoints),
-        code=fingerprint("smelt.scaling.endpoints"),
-    threads: 1
-    resources:
-        mem_mb=1000,
-        runtime=10,
-    conda:
-        "../envs/smelt.yaml"
-    shell:
-        "python -m smelt.scaling.endpoints --spec {params.spec:q} --losses {input.losses:q}"
-        " --out {output:q} > {log:q} 2>&1"
 
 
 rule fit:
@@ -38,6 +16,7 @@ rule fit:
     output:
         coefficients=f"{RESULTS}/scaling/coefficients.parquet",
         draws=f"{RESULTS}/scaling/draws.parquet",
+        without=f"{RESULTS}/scaling/surfaces_without.parquet",
         residuals=f"{RESULTS}/scaling/residuals.parquet",
     log:
         f"{RESULTS}/logs/scaling/fit.log",
@@ -55,19 +34,23 @@ rule fit:
     shell:
         "python -m smelt.scaling.fit --spec {params.spec:q} --endpoints {input.endpoints:q}"
         " --coefficients {output.coefficients:q} --draws {output.draws:q}"
-        " --residuals {output.residuals:q} > {log:q} 2>&1"
+        " --surfaces-without {output.without:q} --residuals {output.residuals:q} > {log:q} 2>&1"
 
 
 rule gain:
-    """Read gains, allocations and frontiers off the surfaces and their draws."""
+    """Read gains, allocations, frontiers and pairs of surfaces off the surfaces and their draws."""
     input:
         endpoints=f"{RESULTS}/scaling/endpoints.parquet",
         coefficients=f"{RESULTS}/scaling/coefficients.parquet",
         draws=f"{RESULTS}/scaling/draws.parquet",
+        without=f"{RESULTS}/scaling/surfaces_without.parquet",
     output:
         ce_gain=f"{RESULTS}/scaling/ce_gain.parquet",
         allocation=f"{RESULTS}/scaling/allocation.parquet",
         frontier=f"{RESULTS}/scaling/frontier.parquet",
+        gain_curve=f"{RESULTS}/scaling/gain_curve.parquet",
+        leave_one_out=f"{RESULTS}/scaling/leave_one_out.parquet",
+        surface_pairs=f"{RESULTS}/scaling/surface_pairs.parquet",
     log:
         f"{RESULTS}/logs/scaling/gain.log",
     benchmark:
@@ -83,24 +66,25 @@ rule gain:
         "../envs/smelt.yaml"
     shell:
         "python -m smelt.scaling.gain --spec {params.spec:q} --endpoints {input.endpoints:q}"
-        " --coefficients {input.coefficients:q} --draws {input.draws:q}"
+        " --coefficients {input.coefficients:q} --draws {input.draws:q} --without {input.without:q}"
         " --ce-gain {output.ce_gain:q} --allocation {output.allocation:q}"
-        " --frontier {output.frontier:q} > {log:q} 2>&1"
+        " --frontier {output.frontier:q} --gain-curve {output.gain_curve:q}"
+        " --leave-one-out {output.leave_one_out:q} --surface-pairs {output.surface_pairs:q} > {log:q} 2>&1"
 
 
-rule rates:
-    """Find each architecture's learning rate in a study that sweeps it."""
+rule sensitivity:
+    """Refit the surfaces under other conventions of S, forms of the surface and Huber deltas."""
     input:
-        losses=evaluated(),
+        endpoints=f"{RESULTS}/scaling/endpoints.parquet",
     output:
-        f"{RESULTS}/scaling/learning_rate.parquet",
+        f"{RESULTS}/scaling/sensitivity.parquet",
     log:
-        f"{RESULTS}/logs/scaling/rates.log",
+        f"{RESULTS}/logs/scaling/sensitivity.log",
     benchmark:
-        f"{RESULTS}/benchmarks/scaling/rates.tsv"
+        f"{RESULTS}/benchmarks/scaling/sensitivity.tsv"
     params:
-        spec=job(jobs.rates),
-        code=fingerprint("smelt.scaling.rates"),
+        spec=job(jobs.scaling),
+        code=fingerprint("smelt.scaling.sensitivity"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -108,5 +92,5 @@ rule rates:
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.scaling.rates --spec {params.spec:q} --losses {input.losses:q}"
+        "python -m smelt.scaling.sensitivity --spec {params.spec:q} --endpoints {input.endpoints:q}"
         " --out {output:q} > {log:q} 2>&1"

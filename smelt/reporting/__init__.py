@@ -1,1 +1,1 @@
-"""What a person reads: tables as CSV, figures as PDF and PNG."""
+"""What a person reads: tables as CSV, figures as PDF, SVG and PNG."""

@@ -1,6 +1,6 @@
 """Figure: held-out loss against learning rate, a panel for each cell of a tuning study.
 
-Reads results/scaling/learning_rate.parquet; writes results/figures/learning_rate.{pdf,png}.
+Reads results/scaling/learning_rate.parquet; writes results/figures/learning_rate.{pdf,svg,png}.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spec", required=True, help="settings of the scaling stage, as JSON")
     parser.add_argument("--rates", required=True, type=Path)
-    parser.add_argument("--out", required=True, nargs="+", type=Path, help="files to write, .pdf or .png")
+    parser.add_argument("--out", required=True, nargs="+", type=Path, help="files to write, .pdf, .svg or .png")
     arguments = parser.parse_args(argv)
     settings = json.loads(arguments.spec)
     rows = read_table(arguments.rates).to_pylist()

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from smelt.reporting import style
-from smelt.reporting.rows import Row, architectures, counted, grouped, ordered
+from smelt.reporting import log_axes, style
+from smelt.reporting.rows import About, Row, architectures, counted, grouped, ordered
 
 
-def draw(endpoints: Sequence[Row], study: str, reference: str, convention: str) -> Figure:
+def draw(endpoints: Sequence[Row], about: About) -> Figure:
     """Colour by scale; line style, marker and its fill by architecture."""
-    names = architectures(endpoints, reference)
+    names = architectures(endpoints, about.reference)
     scales = ordered(endpoints, "scale", "flops_per_token")
     sparsities = ordered(endpoints, "sparsity", "S")
-    colours, looks = style.colours(scales), style.architecture_style(names, reference)
+    colours, looks = style.colours(scales), style.architecture_style(names, about.reference)
     marks = style.markers(names)
     figure, axes = style.panels(len(sparsities), sharex=True, sharey=True)
     for axis, sparsity in zip(axes, sparsities, strict=True):
@@ -26,10 +26,12 @@ def draw(endpoints: Sequence[Row], study: str, reference: str, convention: str) 
                 marker=marks[architecture],
                 **looks[architecture](colours[scale]),
             )
-        axis.set(xscale="log", title=sparsity, xlabel="training FLOPs, C")
-    axes[0].set_ylabel("held-out loss (nats per token)")
-    entries = [style.key(scale, color=colours[scale], linewidth=3) for scale in scales]
-    entries += [style.key(name, marker=marks[name], **looks[name]("0.25")) for name in names]
-    style.legend(figure, entries)
-    style.footer(figure, f"study {study}", counted(endpoints, names), f"S convention: {convention}")
+        axis.set_title(sparsity)
+    log_axes.compute_axis(axes, [row["training_flops"] for row in endpoints])
+    for axis in axes:
+        axis.set_ylabel("held-out loss (nats per token)")
+    log_axes.outer(axes, 3)
+    entries: list[style.Entry | None] = [*style.keys(scales, lambda scale: {"color": colours[scale], "linewidth": 3})]
+    entries += [None, *(style.key(name, marker=marks[name], **looks[name]("0.25")) for name in names)]
+    style.finish(figure, entries, about, counted(endpoints, names))
     return figure

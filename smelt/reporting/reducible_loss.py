@@ -6,33 +6,40 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from smelt.reporting import style
-from smelt.reporting.rows import Row, architectures, counted, ordered
+from smelt.reporting.rows import About, Row, architectures, counted, ordered
 
 
-def draw(
-    residuals: Sequence[Row], coefficients: Mapping[str, Row], study: str, reference: str, convention: str
-) -> Figure:
+def draw(residuals: Sequence[Row], coefficients: Mapping[str, Row], about: About) -> Figure:
     """A panel for each architecture; colour by scale, marker by sparsity, a line where both are equal."""
-    names = architectures(coefficients.values(), reference)
+    names = architectures(coefficients.values(), about.reference)
+    fitted = counted(residuals, names) + " fitted"
+    if not residuals:
+        return style.empty(
+            about, ["no surface", *(f"{name}: {coefficients[name]['reason']}" for name in names)], fitted
+        )
     scales, sparsities = ordered(residuals, "scale", "flops_per_token"), ordered(residuals, "sparsity", "S")
     colours, marks = style.colours(scales), style.markers(sparsities)
-    figure, axes = style.panels(len(names), columns=min(len(names), 3), height=2.9)
+    figure, axes = style.panels(len(names), columns=min(len(names), 3), height=2.3 if len(names) > 2 else 3.1)
     for axis, name in zip(axes, names, strict=True):
         row = coefficients[name]
-        axis.set(title=name, xlabel="predicted L − E (nats per token)", ylabel="measured L − E (nats per token)")
+        axis.set_title(name)
         if row["E"] is None:
             style.message(axis, f"no surface: {row['reason']}")
             continue
+        axis.set_xlabel("predicted L − E")
+        if axis in axes[::3]:
+            axis.set_ylabel("measured L − E (nats per token)")
         points = [point for point in residuals if point["architecture"] == name]
         hidden = _panel(axis, points, row["E"], colours, marks)
         bound = " (on a bound)" if "E" in row["at_bound"].split() else ""
-        text = f"E = {row['E']:.4g} nats{bound}\nRMSE = {row['rmse_nats']:.2g} nats"
+        spread = f"= {row['rmse_nats']:.2g}" if row["rmse_nats"] > 1e-6 else "< 1e-6"
+        text = f"E = {row['E']:.4g} nats{bound}\nRMSE {spread} nats"
         style.note(axis, text + (f"\n{hidden} at or below E not shown" if hidden else ""))
-    entries = [style.key(scale, color=colours[scale], linewidth=3) for scale in scales]
-    entries += [style.key(label, color="0.25", marker=marks[label], linestyle="none") for label in sparsities]
+    entries: list[style.Entry | None] = [*style.keys(scales, lambda scale: {"color": colours[scale], "linewidth": 3})]
+    mark = {"color": "0.25", "linestyle": "none", "markerfacecolor": "none"}
+    entries += [None, *style.keys(sparsities, lambda label: mark | {"marker": marks[label]})]
     entries.append(style.key("measured = predicted", color="0.4", linewidth=0.8))
-    style.legend(figure, entries, columns=8)
-    style.footer(figure, f"study {study}", counted(residuals, names) + " fitted", f"S convention: {convention}")
+    style.finish(figure, entries, about, fitted)
     return figure
 
 

@@ -1,37 +1,56 @@
-"""The three figures of the scaling stage, in one job since loading matplotlib costs more than drawing.
+"""The figures of the scaling stage, in one job since loading matplotlib costs more than drawing.
 
-Reads results/scaling/{endpoints,coefficients,residuals,frontier}.parquet; writes loss_by_compute,
-reducible_loss and frontiers as PDF and PNG into results/figures/.
+Reads results/scaling/{endpoints,coefficients,residuals,frontier,ce_gain,gain_curve}.parquet; writes loss_by_compute,
+surfaces, reducible_loss, frontiers and gain_curve into results/figures/, each as PDF, SVG and PNG. The name of a file
+without its ending says which figure it is.
 """
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from smelt.artifacts import read_table
-from smelt.errors import command
-from smelt.reporting import frontiers, loss_by_compute, reducible_loss, style
+from smelt.errors import UserError, command
+from smelt.reporting import frontiers, gain_curve, loss_by_compute, reducible_loss, style, surfaces
+from smelt.reporting.rows import About, Row, about
+
+ARTIFACTS = ("endpoints", "coefficients", "residuals", "frontier", "ce_gain", "gain_curve")
+Read = dict[str, list[Row]]
+
+
+def _coefficients(read: Read) -> dict[str, Row]:
+    return {row["architecture"]: row for row in read["coefficients"]}
+
+
+FIGURES: dict[str, Callable[[Read, About], Figure]] = {
+    "loss_by_compute": lambda read, said: loss_by_compute.draw(read["endpoints"], said),
+    "surfaces": lambda read, said: surfaces.draw(read["residuals"], read["endpoints"], _coefficients(read), said),
+    "reducible_loss": lambda read, said: reducible_loss.draw(read["residuals"], _coefficients(read), said),
+    "frontiers": lambda read, said: frontiers.draw(read["frontier"], read["residuals"], _coefficients(read), said),
+    "gain_curve": lambda read, said: gain_curve.draw(
+        read["gain_curve"], read["ce_gain"], read["residuals"], _coefficients(read), said
+    ),
+}
 
 
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings of the scaling stage, as JSON")
-    for name in ("endpoints", "coefficients", "residuals", "frontier"):
-        parser.add_argument(f"--{name}", required=True, type=Path)
-    for name in ("loss-by-compute", "reducible-loss", "frontiers"):
-        parser.add_argument(f"--{name}", required=True, nargs="+", type=Path, help="files to write, .pdf or .png")
+    parser.add_argument("--spec", required=True, help="study and reference, as JSON")
+    for name in ARTIFACTS:
+        parser.add_argument(f"--{name.replace('_', '-')}", required=True, type=Path)
+    parser.add_argument("--out", required=True, nargs="+", type=Path, help="NAME.pdf, NAME.svg or NAME.png")
     arguments = parser.parse_args(argv)
-    settings = json.loads(arguments.spec)
-    endpoints, residuals, frontier = (
-        read_table(path).to_pylist() for path in (arguments.endpoints, arguments.residuals, arguments.frontier)
-    )
-    coefficients = {row["architecture"]: row for row in read_table(arguments.coefficients).to_pylist()}
-    about = (settings["study"], settings["reference"], next(iter(coefficients.values()))["s_convention"])
-    draws = min(row["draws"] for row in coefficients.values())
-    style.save(loss_by_compute.draw(endpoints, *about), arguments.loss_by_compute)
-    style.save(reducible_loss.draw(residuals, coefficients, *about), arguments.reducible_loss)
-    style.save(frontiers.draw(frontier, residuals, draws, *about), arguments.frontiers)
+    wanted = {path.stem: [one for one in arguments.out if one.stem == path.stem] for path in arguments.out}
+    for name, paths in wanted.items():
+        if name not in FIGURES:
+            raise UserError(f"{paths[0]}: no figure of that name; expected one of {', '.join(FIGURES)}")
+    read = {name: read_table(getattr(arguments, name)).to_pylist() for name in ARTIFACTS}
+    said = about(json.loads(arguments.spec), _coefficients(read), read["endpoints"])
+    for name, paths in wanted.items():
+        style.save(FIGURES[name](read, said), paths)
 
 
 if __name__ == "__main__":

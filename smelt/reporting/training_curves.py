@@ -1,7 +1,7 @@
 """Figure: training loss of the stable phase of every run, a panel for each scale.
 
 Reads results/training/<run>/log.parquet of every run (branch 0 is the stable phase) and writes
-results/figures/training_curves.{pdf,png}. A run's id, ARCHITECTURE-SCALE-SPARSITY and perhaps more, is the name of
+results/figures/training_curves.{pdf,svg,png}. A run's id, ARCHITECTURE-SCALE-SPARSITY and perhaps more, is the name of
 its folder.
 """
 
@@ -94,7 +94,7 @@ def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spec", required=True, help="settings of the scaling stage, as JSON")
     parser.add_argument("--logs", required=True, nargs="+", type=Path)
-    parser.add_argument("--out", required=True, nargs="+", type=Path, help="files to write, .pdf or .png")
+    parser.add_argument("--out", required=True, nargs="+", type=Path, help="files to write, .pdf, .svg or .png")
     arguments = parser.parse_args(argv)
     settings = json.loads(arguments.spec)
     curves = [read_curve(path) for path in arguments.logs]

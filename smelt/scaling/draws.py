@@ -10,68 +10,89 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from smelt.artifacts import field, read_table
-from smelt.scaling.frontier import meaningful
-from smelt.scaling.settings import Array, column
-from smelt.scaling.surface import NAMES, Coefficients
+from smelt.scaling.frontier import Section, meaningful
+from smelt.scaling.settings import Array
+from smelt.scaling.surfaces import SMELT, Surface
 
 MOST_EXCLUDED = 0.10  # share of draws that may be excluded before there is no interval
 QUANTILES = (0.025, 0.975)
 HELD = "b is held at 0: there is one sparsity"  # in a reason
+GAMMA = "exponent of the frontier in compute, a c / (a + c)"
 
-_UNITS = {
-    "E": "irreducible loss, nats",
-    "A": "level of the capacity term, nats (FLOPs per token)^a",
-    "K": "level of the data term, nats tokens^c",
-    "a": "exponent of F",
-    "b": "exponent of 1 - S",
-    "c": "exponent of D",
-    "gamma": "exponent of the frontier in compute, a c / (a + c)",
-}
-DRAWS = pa.schema(
-    [
-        field("draw", pa.int32(), "index of the resample; the same cells for every architecture"),
-        field("architecture", pa.string(), "execution plan"),
-        *(field(name, pa.float64(), _UNITS[name]) for name in NAMES),
+_ARCHITECTURE = field("architecture", pa.string(), "execution plan; a shared surface stands with each")
+_AT_BOUND = field("at_bound", pa.string(), "coefficients on a bound, or none")
+
+
+def draws_schema(surface: Surface) -> pa.Schema:
+    """Columns of draws.parquet."""
+    draw = field("draw", pa.int32(), "index of the resample; the same for every architecture")
+    return pa.schema([draw, *_fits(surface)])
+
+
+def without_schema(surface: Surface) -> pa.Schema:
+    """Columns of surfaces_without.parquet."""
+    scale = field("scale", pa.string(), "label of the scale of the cell that is left out")
+    return pa.schema([scale, field("sparsity", pa.string(), "label of its sparsity"), *_fits(surface)])
+
+
+def _fits(surface: Surface) -> list[pa.Field]:
+    return [
+        _ARCHITECTURE,
+        *(field(name, pa.float64(), unit) for name, unit in surface.units.items()),
         field("objective", pa.float64(), "weighted sum of Huber losses of log loss"),
         field("converged", pa.bool_(), "whether the fit reached its minimum"),
-        field("identified", pa.bool_(), "whether the resampled points determine all free coefficients"),
-        field("at_bound", pa.string(), "coefficients on a bound, or none"),
+        field("identified", pa.bool_(), "whether the points with weight determine all free coefficients"),
+        _AT_BOUND,
     ]
-)
-COEFFICIENTS = pa.schema(
-    [
-        field("architecture", pa.string(), "execution plan"),
-        *(field(name, pa.float64(), _UNITS[name]) for name in (*NAMES, "gamma")),
-        field("rmse_nats", pa.float64(), "root mean square of prediction - loss"),
-        field("endpoints", pa.int32(), "fitted endpoints"),
-        field("objective", pa.float64(), "sum of Huber losses of log loss"),
-        field("at_bound", pa.string(), "coefficients on a bound, or none"),
-        *(
-            field(f"{name}_{end}", pa.float64(), f"{end} end of the 95 % cell-bootstrap interval of {name}")
-            for name in (*NAMES, "gamma")
-            for end in ("low", "high")
-        ),
-        field("gradient_norm", pa.float64(), "of the objective in units of delta^2, at the minimum"),
-        field("iterations", pa.int32(), "iterations of the best start"),
-        field("starts", pa.int32(), "starts of the fit"),
-        field("start_spread", pa.float64(), "(worst - best) / best objective over the starts"),
-        field("start_share", pa.float64(), "share of starts within 1e-6 of the best objective"),
-        field("inside_delta", pa.float64(), "share of residuals inside the Huber delta"),
-        field("draws", pa.int32(), "bootstrap draws that the intervals use"),
-        field("s_convention", pa.string(), "convention of S"),
-        field("reason", pa.string(), "why a value is missing or held"),
-    ]
-)
+
+
+def coefficients_schema(surface: Surface) -> pa.Schema:
+    """Columns of coefficients.parquet: those of Eq. 2 first, missing where the surface lacks one."""
+    units = SMELT.units | {name: surface.units[name] for name in SMELT.coefficients if name in surface.units}
+    further = [name for name in surface.coefficients if name not in SMELT.coefficients]
+    return pa.schema(
+        [
+            _ARCHITECTURE,
+            *(field(name, pa.float64(), units[name]) for name in SMELT.coefficients),
+            field("gamma", pa.float64(), GAMMA),
+            field("rmse_nats", pa.float64(), "root mean square of prediction - loss"),
+            field("endpoints", pa.int32(), "fitted endpoints"),
+            field("objective", pa.float64(), "sum of Huber losses of log loss"),
+            _AT_BOUND,
+            *(_end(name, end) for name in (*SMELT.coefficients, "gamma") for end in ("low", "high")),
+            field("gradient_norm", pa.float64(), "of the objective in units of delta^2, at the minimum"),
+            field("iterations", pa.int32(), "iterations of the best start"),
+            field("starts", pa.int32(), "starts of the fit"),
+            field("start_spread", pa.float64(), "(worst - best) / best objective over the starts"),
+            field("start_share", pa.float64(), "share of starts within 1e-6 of the best objective"),
+            field("inside_delta", pa.float64(), "share of residuals inside the Huber delta"),
+            field("draws", pa.int32(), "bootstrap draws that the intervals use"),
+            field("s_convention", pa.string(), "convention of S"),
+            field("reason", pa.string(), "why a value is missing or held"),
+            field("surface", pa.string(), "form of the surface"),
+            field("solver", pa.string(), "solver of the fits"),
+            field("resample", pa.string(), "what the bootstrap resamples"),
+            field("gamma_jackknife_low", pa.float64(), "low end of gamma's 95 % delete-one-cell jackknife interval"),
+            field("gamma_jackknife_high", pa.float64(), "high end of gamma's 95 % delete-one-cell jackknife interval"),
+            *(field(name, pa.float64(), surface.units[name]) for name in further),
+            *(_end(name, end) for name in further for end in ("low", "high")),
+        ]
+    )
+
+
+def _end(name: str, end: str) -> pa.Field:
+    return field(f"{name}_{end}", pa.float64(), f"{end} end of the 95 % bootstrap interval of {name}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Draws:
-    """The refitted surfaces of one architecture, one entry per draw."""
+    """The refitted surfaces of one architecture, one entry per draw (or per cell that is left out)."""
 
-    surface: Coefficients
+    values: Array  # (draws, P), missing where not identified
     converged: NDArray[np.bool_]
     identified: NDArray[np.bool_]
     at_bound: NDArray[np.str_]  # the coefficients on a bound in each draw, or "none"
+    coefficients: tuple[str, ...] = SMELT.coefficients  # their names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,12 +126,16 @@ class Support:
         return float(low), float(high)
 
 
-def support(draws: Sequence[Draws], frontier: bool = True) -> Support:
-    """The draws in which every architecture given has a surface (and, for `frontier`, a frontier)."""
+def support(draws: Sequence[Draws], frontier: bool = True, sections: Sequence[Section] = ()) -> Support:
+    """The draws in which every architecture given has a surface (and, for `frontier`, a frontier).
+
+    `sections` of the draws, where given, say whether there is a frontier; otherwise a and c do.
+    """
     causes = {"leave a coefficient unidentified": [~one.identified for one in draws]}
     causes["did not converge"] = [one.identified & ~one.converged for one in draws]
     if frontier:
-        causes["have an exponent of zero"] = [one.converged & ~meaningful(one.surface) for one in draws]
+        there = [meaningful(one) for one in sections] or [_trades_off(one) for one in draws]
+        causes["have an exponent of zero"] = [one.converged & ~has for one, has in zip(draws, there, strict=True)]
     usable = np.ones(len(draws[0].identified), dtype=bool)
     parts = []
     for cause, masks in causes.items():
@@ -127,20 +152,28 @@ def support(draws: Sequence[Draws], frontier: bool = True) -> Support:
     return dataclasses.replace(verdict, reason=opening + ", ".join(parts))
 
 
-def read_draws(path: str | Path) -> dict[str, Draws]:
-    """The draws of each architecture, in order."""
+def _trades_off(draws: Draws) -> NDArray[np.bool_]:
+    exponents = [draws.values[:, draws.coefficients.index(name)] for name in ("a", "c")]
+    with np.errstate(invalid="ignore"):
+        return np.asarray((exponents[0] > 0) & (exponents[1] > 0))
+
+
+def read_draws(path: str | Path, surface: Surface) -> dict[str, Draws]:
+    """The draws (or the surfaces with a cell left out) of each architecture, in order."""
     data = read_table(path)
-    names = np.array(data["architecture"].to_pylist())
-    chosen = {name: data.filter(pa.array(names == name)) for name in dict.fromkeys(names.tolist())}
-    return {
-        name: Draws(
-            Coefficients(*(column(part, key) for key in NAMES)),
-            np.array(part["converged"].to_pylist(), dtype=bool),
-            np.array(part["identified"].to_pylist(), dtype=bool),
-            np.array(part["at_bound"].to_pylist(), dtype=np.str_),
+    names = data["architecture"].to_numpy(zero_copy_only=False).astype(np.str_)
+    found = {}
+    for name in dict.fromkeys(names.tolist()):
+        part = data.filter(pa.array(names == name))
+        columns = [part[key].to_numpy(zero_copy_only=False) for key in surface.coefficients]
+        found[name] = Draws(
+            values=np.stack(columns, axis=1).astype(np.float64),
+            converged=part["converged"].to_numpy(zero_copy_only=False).astype(np.bool_),
+            identified=part["identified"].to_numpy(zero_copy_only=False).astype(np.bool_),
+            at_bound=part["at_bound"].to_numpy(zero_copy_only=False).astype(np.str_),
+            coefficients=surface.coefficients,
         )
-        for name, part in chosen.items()
-    }
+    return found
 
 
 def read_coefficients(path: str | Path) -> dict[str, Mapping[str, Any]]:
@@ -148,8 +181,8 @@ def read_coefficients(path: str | Path) -> dict[str, Mapping[str, Any]]:
     return {row["architecture"]: row for row in read_table(path).to_pylist()}
 
 
-def surface_of(row: Mapping[str, Any]) -> Coefficients | None:
-    """The surface in a row of the coefficients, or nothing where it was not identified."""
+def values_of(row: Mapping[str, Any], surface: Surface) -> Array | None:
+    """The coefficients in a row, (P,), or nothing where they were not identified."""
     if row["E"] is None:
         return None
-    return Coefficients(*(np.asarray(row[name], dtype=np.float64) for name in NAMES))
+    return np.array([row[name] for name in surface.coefficients], dtype=np.float64)

@@ -38,6 +38,13 @@ class Run:
     S: float
     batch_contexts: int
     decay_steps: int
+    active_params: int
+    looped_params: int
+    visits: int
+    expansion: float
+    S_own: float | None = None
+    S_baseline: float | None = None
+    S_nominal: float | None = None
     branch_steps: tuple[int, ...] = ()
 
 
@@ -133,6 +140,13 @@ def _row(run: Run, step: int, losses: pa.Table, context: int) -> dict[str, Any]:
         "source": "trained",
         "params": run.params,
         "kv_bytes_per_token": run.kv_bytes_per_token,
+        "S_own": run.S_own,
+        "S_baseline": run.S_baseline,
+        "S_nominal": run.S_nominal,
+        "active_params": run.active_params,
+        "looped_params": run.looped_params,
+        "visits": run.visits,
+        "expansion": run.expansion,
     }
 
 

@@ -1,13 +1,13 @@
-"""Endpoints to surfaces: the point fit of Eq. 2 for each architecture and its cell bootstrap.
+"""Endpoints to surfaces: the point fit for each architecture (or for all), and its refits.
 
 Reads results/scaling/endpoints.parquet; writes coefficients.parquet (values, intervals and the fit's
-certificate), draws.parquet (every refitted surface) and residuals.parquet (each fitted endpoint beside
-its prediction).
+certificate), draws.parquet (the surface of every bootstrap draw), surfaces_without.parquet (that with each
+cell left out) and residuals.parquet (each fitted endpoint beside its prediction).
 """
 
 import argparse
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,12 @@ import pyarrow as pa
 
 from smelt import artifacts, spec
 from smelt.artifacts import field
-from smelt.errors import command
-from smelt.scaling import bootstrap, newton, solve
-from smelt.scaling.draws import COEFFICIENTS, DRAWS, HELD, Draws, support
+from smelt.errors import UserError, command
+from smelt.scaling import bootstrap, jackknife, solve
+from smelt.scaling.draws import Draws, coefficients_schema, draws_schema, support, without_schema
 from smelt.scaling.frontier import gamma
-from smelt.scaling.settings import ENDPOINTS, Array, Points, Settings, read_points
-from smelt.scaling.surface import (
-    NAMES,
-    Coefficients,
-    Design,
-    bounds_hit,
-    build_design,
-    predict,
-    to_coefficients,
-)
+from smelt.scaling.settings import ENDPOINTS, Array, Points, Settings, joined, read_points
+from smelt.scaling.surfaces import SURFACES, Design, Surface
 
 RESIDUALS = pa.schema(
     [
@@ -40,133 +32,171 @@ RESIDUALS = pa.schema(
         field("residual_nats", pa.float64(), "predicted - loss"),
     ]
 )
+CERTIFICATE = ("rmse_nats", "objective", "gradient_norm", "iterations", "start_spread", "start_share", "inside_delta")
+Cell = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
-class Surface:
-    """What the fit of one architecture found; `fit` is missing where the points do not determine it."""
+class Refits:
+    """A surface on other weights of its points: the draws, or each cell left out."""
+
+    draws: Draws
+    objectives: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """What a fit found; `fit` is missing where the points do not determine it."""
 
     points: Points
     design: Design
     fit: solve.Fit | None
-    draws: Draws
-    objectives: Array
+    drawn: Refits
+    without: Refits
     reason: str
 
 
-def fit_surfaces(points: Mapping[str, Points], settings: Settings) -> list[Surface]:
-    """Fit every architecture, and refit all of them on the same resamples of the cells."""
-    cells = sorted({cell for one in points.values() for cell in one.cells})
-    weights = bootstrap.cell_weights(cells, settings.draws, settings.seed)
-    return [_surface(one, bootstrap.point_weights(weights, cells, one), settings) for one in points.values()]
+def choices(settings: Settings) -> Surface:
+    """The surface of the settings. Raises UserError for a surface, solver or resample that there is not."""
+    known: dict[str, Collection[str]] = {"surface": SURFACES, "solver": solve.SOLVERS, "resample": bootstrap.RESAMPLES}
+    for name, values in known.items():
+        if getattr(settings, name) not in values:
+            raise UserError(f"scaling.{name}: {getattr(settings, name)!r}; expected one of {', '.join(values)}")
+    return SURFACES[settings.surface]
 
 
-def _surface(points: Points, weights: Array, settings: Settings) -> Surface:
-    # One label is one sparsity, though the measured S of its cells differ in the third digit.
-    fix_b = len(np.unique(points.sparsity)) == 1 or float(np.ptp(np.log(points.active))) < 1e-9
-    design = build_design(points, fix_b)
-    if not bootstrap.identified(points, np.ones((1, design.size)), fix_b)[0]:
-        missing = np.full((6, len(weights)), np.nan)
-        nothing = np.zeros(len(weights), dtype=bool)
-        draws = Draws(Coefficients(*missing), nothing, nothing, np.full(len(weights), "none"))
-        return Surface(points, design, None, draws, missing[0], _shortage(points, design))
-    fit = solve.fit(points, design, settings.huber_delta, settings.starts)
-    identified = bootstrap.identified(points, weights, fix_b)
-    ends = bootstrap.refit(fit.theta, design, weights[identified], settings.huber_delta)
-    draws, objectives = _spread_out(ends, identified, design, settings.huber_delta)
-    return Surface(points, design, fit, draws, objectives, HELD if fix_b else "")
+def fit_point(points: Points, settings: Settings) -> tuple[Array | None, str, str]:
+    """The surface of the settings fitted to some points: coefficients (or none), those on a bound, and a reason."""
+    _, found, reason = _point(points, choices(settings), settings)
+    return (None, "none", reason) if found is None else (found.values, " ".join(found.at_bound) or "none", reason)
 
 
-def _spread_out(ends: newton.Minimum, identified: np.ndarray, design: Design, delta: float) -> tuple[Draws, Array]:
-    """The fits of the identified draws, put back among all draws, and their objectives."""
-    theta = np.full((identified.size, 6), np.nan)
-    theta[identified] = ends.theta
-    converged = np.zeros(identified.size, dtype=bool)
-    converged[identified] = ends.converged
-    objectives = np.full(identified.size, np.nan)
-    objectives[identified] = ends.objective * delta**2
-    at_bound = np.array([_names(row) for row in bounds_hit(theta, design)])
-    return Draws(to_coefficients(theta, design), converged, identified, at_bound), objectives
+def fit_surfaces(points: Mapping[str, Points], settings: Settings) -> dict[str, Fitted]:
+    """The surface of each architecture, refitted on the same resamples; one and the same where it is shared."""
+    surface = choices(settings)
+    cells = cells_of(points)
+    if surface.shared:
+        whole = joined(points)
+        drawn = bootstrap.draw_weights({whole.architecture: whole}, settings)[whole.architecture]
+        return dict.fromkeys(points, _fitted(whole, surface, drawn, cells, settings))
+    weights = bootstrap.draw_weights(points, settings)
+    return {name: _fitted(one, surface, weights[name], cells, settings) for name, one in points.items()}
 
 
-def _names(hit: np.ndarray) -> str:
-    return " ".join(name for name, one in zip(NAMES, hit, strict=True) if one) or "none"
+def cells_of(points: Mapping[str, Points]) -> list[Cell]:
+    """All cells, in order."""
+    return sorted({cell for one in points.values() for cell in one.cells})
+
+
+def _point(points: Points, surface: Surface, settings: Settings) -> tuple[Design, solve.Fit | None, str]:
+    held = surface.held(points)
+    design = surface.design(points, {name: value for name, (value, _) in held.items()})
+    if not bootstrap.identified(points, design, np.ones((1, design.size)))[0]:
+        return design, None, _shortage(points, design)
+    reason = "; ".join(dict.fromkeys(why for _, why in held.values()))
+    return design, solve.fit(points, surface, design, settings), reason
+
+
+def _fitted(points: Points, surface: Surface, drawn: Array, cells: Sequence[Cell], settings: Settings) -> Fitted:
+    design, found, reason = _point(points, surface, settings)
+    refits = _refits(points, design, found, drawn, settings)
+    without = _refits(points, design, found, bootstrap.without_each(points, cells), settings)
+    return Fitted(points, design, found, refits, without, reason)
+
+
+def _refits(points: Points, design: Design, fit: solve.Fit | None, weights: Array, settings: Settings) -> Refits:
+    """The fits under each row of weights; those of rows that do not identify a surface are missing."""
+    surface, count = design.surface, len(weights)
+    theta = np.full((count, len(surface.parameters)), np.nan)
+    objectives, converged = np.full(count, np.nan), np.zeros(count, dtype=bool)
+    identified = np.zeros(count, dtype=bool) if fit is None else bootstrap.identified(points, design, weights)
+    if fit is not None and identified.any():
+        ends = bootstrap.refit(fit.theta, design, weights[identified], settings).minimum
+        theta[identified], converged[identified] = ends.theta, ends.converged
+        objectives[identified] = ends.objective * settings.huber_delta**2
+    at_bound = solve.bound_names(solve.bounds_hit(theta, design), surface)
+    values = surface.to_values(theta, design)
+    draws = Draws(values, converged, identified, at_bound, surface.coefficients)
+    return Refits(draws, objectives)
 
 
 def _shortage(points: Points, design: Design) -> str:
-    free = int((design.upper > design.lower).sum())
     counts = (len(np.unique(points.scale)), len(np.unique(points.sparsity)), len(np.unique(points.tokens)))
     return (
         f"{design.size} endpoints (scales: {counts[0]}, sparsities: {counts[1]}, token counts: {counts[2]}) "
-        f"do not determine {free} coefficients"
+        f"do not determine {design.free.sum()} coefficients"
     )
 
 
-def coefficient_row(surface: Surface, settings: Settings) -> dict[str, Any]:
+def coefficient_row(name: str, fitted: Fitted, settings: Settings) -> dict[str, Any]:
     """The row of an architecture: values, intervals, certificate, reason."""
-    row: dict[str, Any] = dict.fromkeys(COEFFICIENTS.names)
-    row |= {
-        "architecture": surface.points.architecture,
-        "endpoints": surface.design.size,
-        "s_convention": settings.s_convention,
-        "draws": 0,
-        "reason": surface.reason or None,
-    }
-    if surface.fit is None:
+    surface, fit = fitted.design.surface, fitted.fit
+    row: dict[str, Any] = dict.fromkeys(coefficients_schema(surface).names)
+    row |= {"architecture": name, "endpoints": fitted.design.size, "draws": 0, "reason": fitted.reason or None}
+    row |= {key: getattr(settings, key) for key in ("s_convention", "surface", "solver", "resample", "starts")}
+    if fit is None:
         return row
-    fit = surface.fit
-    values = to_coefficients(fit.theta, surface.design)
-    row |= {name: float(value) for name, value in zip(NAMES, values, strict=True)}
-    row |= {name: getattr(fit, name) for name in ("rmse_nats", "objective", "gradient_norm", "iterations")}
-    row |= {name: getattr(fit, name) for name in ("start_spread", "start_share", "inside_delta")}
-    row |= {"gamma": _gamma(values), "starts": settings.starts, "at_bound": " ".join(fit.at_bound) or "none"}
-    held = support([surface.draws], frontier=False)
-    with np.errstate(invalid="ignore"):
-        columns = dict(zip(NAMES, surface.draws.surface, strict=True)) | {"gamma": gamma(surface.draws.surface)}
-    for name, drawn in columns.items():
-        row[f"{name}_low"], row[f"{name}_high"] = held.interval(drawn)
+    row |= dict(zip(surface.coefficients, fit.values.tolist(), strict=True))
+    row |= {key: getattr(fit, key) for key in CERTIFICATE}
+    row |= {"gamma": _gamma(fitted, fit.values).item(), "at_bound": " ".join(fit.at_bound) or "none"}
+    draws = fitted.drawn.draws
+    held = support([draws], frontier=False)
+    columns = dict(zip(surface.coefficients, draws.values.T, strict=True)) | {"gamma": _gamma(fitted, draws.values)}
+    for key, values in columns.items():
+        row[f"{key}_low"], row[f"{key}_high"] = held.interval(values)
     row["draws"] = held.count
-    row["reason"] = "; ".join(filter(None, (surface.reason, *held.notes))) or None
+    row["gamma_jackknife_low"], row["gamma_jackknife_high"] = _jackknife(fitted)
+    narrow = bootstrap.NARROW if settings.resample == "endpoints" else ""
+    row["reason"] = "; ".join(filter(None, (fitted.reason, narrow, *held.notes))) or None
     return row
 
 
-def _gamma(surface: Coefficients) -> float | None:
-    return float(gamma(surface)) if surface.a + surface.c > 0 else None
+def _gamma(fitted: Fitted, values: Array) -> Array:
+    """gamma of one or many surfaces, at the shape of the fitted points; 0 where an exponent is."""
+    with np.errstate(all="ignore"):
+        return np.nan_to_num(gamma(fitted.design.surface.section(values, fitted.points.variables)))
 
 
-def draw_rows(surface: Surface) -> list[dict[str, Any]]:
-    """One row for each draw of an architecture."""
-    columns = np.stack([*surface.draws.surface, surface.objectives], axis=1)
-    return [
-        {
-            "draw": draw,
-            "architecture": surface.points.architecture,
-            **{
-                name: float(value) if np.isfinite(value) else None
-                for name, value in zip((*NAMES, "objective"), values, strict=True)
-            },
-            "converged": bool(surface.draws.converged[draw]),
-            "identified": bool(surface.draws.identified[draw]),
-            "at_bound": str(surface.draws.at_bound[draw]),
-        }
-        for draw, values in enumerate(columns)
-    ]
+def _jackknife(fitted: Fitted) -> tuple[float | None, float | None]:
+    """gamma's interval from its values with each cell left out, where all of them are determined."""
+    assert fitted.fit is not None
+    one = fitted.without.draws
+    count = one.converged.size
+    if count < 2 or not (one.identified & one.converged & (one.at_bound == "none")).all():
+        return None, None
+    left, estimate = _gamma(fitted, one.values), _gamma(fitted, fitted.fit.values).item()
+    return jackknife.interval(estimate, left)
 
 
-def residual_table(endpoints: pa.Table, surfaces: Sequence[Surface]) -> pa.Table:
+def refit_table(surfaces: Mapping[str, Fitted], cells: Sequence[Cell] | None = None) -> pa.Table:
+    """One row for each draw of each architecture, or for each cell that is left out where `cells` are given."""
+    parts = []
+    for name, fitted in surfaces.items():
+        surface, refits = fitted.design.surface, fitted.drawn if cells is None else fitted.without
+        schema = draws_schema(surface) if cells is None else without_schema(surface)
+        count = refits.objectives.size
+        opening: list[Any] = [np.arange(count)] if cells is None else list(zip(*cells, strict=True))
+        values = [*refits.draws.values.T, refits.objectives]
+        columns = [pa.array(column) for column in opening]
+        columns += [pa.array(np.full(count, name)), *(pa.array(one, from_pandas=True) for one in values)]
+        columns += [pa.array(one) for one in (refits.draws.converged, refits.draws.identified, refits.draws.at_bound)]
+        arrays = [one.cast(kind) for one, kind in zip(columns, schema.types, strict=True)]
+        parts.append(pa.Table.from_arrays(arrays, schema=schema))
+    return pa.concat_tables(parts)
+
+
+def residual_table(endpoints: pa.Table, points: Mapping[str, Points], surfaces: Mapping[str, Fitted]) -> pa.Table:
     """Each fitted endpoint beside its prediction, architectures without a surface left out."""
     parts = []
-    for surface in surfaces:
-        if surface.fit is None:
+    for name, one in points.items():
+        fit, surface = surfaces[name].fit, surfaces[name].design.surface
+        if fit is None:
             continue
-        points = surface.points
-        predicted = predict(
-            to_coefficients(surface.fit.theta, surface.design), points.flops, points.active, points.tokens
-        )
-        part = endpoints.take(pa.array(points.rows)).select(RESIDUALS.names[:-3])
+        predicted = surface.predict(fit.values, one.variables)
+        part = endpoints.take(pa.array(one.rows)).select(RESIDUALS.names[:-3])
         part = part.append_column("predicted", pa.array(predicted))
-        part = part.append_column("log_residual", pa.array(np.log(predicted) - np.log(points.loss)))
-        part = part.append_column("residual_nats", pa.array(predicted - points.loss))
+        part = part.append_column("log_residual", pa.array(np.log(predicted) - np.log(one.loss)))
+        part = part.append_column("residual_nats", pa.array(predicted - one.loss))
         parts.append(part.cast(RESIDUALS))
     return pa.concat_tables(parts) if parts else RESIDUALS.empty_table()
 
@@ -175,19 +205,22 @@ def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spec", required=True, help="settings of the scaling stage, as JSON")
     parser.add_argument("--endpoints", required=True, type=Path)
-    for name in ("coefficients", "draws", "residuals"):
+    for name in ("coefficients", "draws", "surfaces-without", "residuals"):
         parser.add_argument(f"--{name}", required=True, type=Path, help=f"where to write {name}")
     arguments = parser.parse_args(argv)
     settings = spec.load(Settings, arguments.spec)
     points = read_points(arguments.endpoints, settings)
     surfaces = fit_surfaces(points, settings)
-    rows = [coefficient_row(surface, settings) for surface in surfaces]
+    rows = [coefficient_row(name, fitted, settings) for name, fitted in surfaces.items()]
+    tables = {
+        arguments.coefficients: artifacts.table(rows, coefficients_schema(SURFACES[settings.surface])),
+        arguments.draws: refit_table(surfaces),
+        arguments.surfaces_without: refit_table(surfaces, cells_of(points)),
+        arguments.residuals: residual_table(artifacts.read_table(arguments.endpoints), points, surfaces),
+    }
     origin = artifacts.provenance("smelt.scaling.fit", dataclasses.asdict(settings), [arguments.endpoints])
-    artifacts.write_table(artifacts.table(rows, COEFFICIENTS), arguments.coefficients, origin)
-    drawn = [row for surface in surfaces for row in draw_rows(surface)]
-    artifacts.write_table(artifacts.table(drawn, DRAWS), arguments.draws, origin)
-    residuals = residual_table(artifacts.read_table(arguments.endpoints), surfaces)
-    artifacts.write_table(residuals, arguments.residuals, origin)
+    for path, data in tables.items():
+        artifacts.write_table(data, path, origin)
     for row in rows:
         print(f"{row['architecture']}: {row['endpoints']} endpoints, {row['draws']} draws; {row['reason'] or 'fitted'}")
 

@@ -1,8 +1,9 @@
 """Closed forms on a fitted surface: compute-optimal allocation, frontier, its inverse, gain and windows.
 
-With A_s = A (1-S)^b and C = F D, minimising Eq. 2 gives (Eq. 3, 4)
+At a given sparsity (and given loops and experts) every surface is a `Section`, L = E + A / F^a + K / D^c.
+With the compute C = F D held, its minimum is (Eq. 3, 4)
 
-    F* = (a A_s C^c / (c K))^(1/(a+c)),  D* = C / F*,  L*(C, S) = E + f(S) C^-gamma,  gamma = a c / (a+c).
+    F* = (a A C^c / (c K))^(1/(a+c)),  D* = C / F*,  L*(C) = E + f C^-gamma,  gamma = a c / (a+c).
 
 All is done in logs, since A and K reach 1e40 in a draw. Arguments broadcast, so one call serves a point
 or all draws.
@@ -11,12 +12,25 @@ or all draws.
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smelt.scaling.settings import Array, Points
-from smelt.scaling.surface import Coefficients
 
 INSIDE, EDGE, EXTRAPOLATED = "inside", "edge", "extrapolated"
 LARGEST = 700.0  # of a log ratio, so that a gain stays a finite number
+
+
+class Section(NamedTuple):
+    """A surface with all but F and D held: scalars, or one entry each for every draw.
+
+    E in nats, A in nats (FLOPs per token)^a, K in nats tokens^c. For Eq. 2, A holds (1-S)^b.
+    """
+
+    E: Array
+    A: Array
+    K: Array
+    a: Array
+    c: Array
 
 
 class Box(NamedTuple):
@@ -33,52 +47,77 @@ def box(points: Points) -> Box:
     return Box(*((float(value.min()), float(value.max())) for value in values))
 
 
-def gamma(surface: Coefficients) -> Array:
+def loss(section: Section, flops: Array | float, tokens: Array | float) -> Array:
+    """The loss in nats at F (FLOPs per token) and D (tokens)."""
+    E, A, K, a, c = section
+    return np.asarray(E + np.exp(np.log(A) - a * np.log(flops)) + np.exp(np.log(K) - c * np.log(tokens)))
+
+
+def gamma(section: Section) -> Array:
     """Exponent of the frontier in compute."""
-    return surface.a * surface.c / (surface.a + surface.c)
+    return np.asarray(section.a * section.c / (section.a + section.c))
 
 
-def optimum(surface: Coefficients, compute: Array | float, active: Array | float) -> tuple[Array, Array]:
-    """F* (FLOPs per token) and D* (tokens) of Eq. 3; `active` is 1 - S."""
+def optimum(section: Section, compute: Array | float) -> tuple[Array, Array]:
+    """F* (FLOPs per token) and D* (tokens) of Eq. 3."""
     log_c = np.log(compute)
-    log_f = _log_scale(surface, active) + log_c * surface.c / (surface.a + surface.c)
+    log_f = _log_scale(section) + log_c * section.c / (section.a + section.c)
     return np.exp(log_f), np.exp(log_c - log_f)
 
 
-def frontier_loss(surface: Coefficients, compute: Array | float, active: Array | float) -> Array:
-    """L*(C, S) of Eq. 4 in nats."""
-    return surface.E + np.exp(_log_amplitude(surface, active) - gamma(surface) * np.log(compute))
+def frontier_loss(section: Section, compute: Array | float) -> Array:
+    """L*(C) of Eq. 4 in nats."""
+    return section.E + np.exp(_log_amplitude(section) - gamma(section) * np.log(compute))
 
 
-def log_compute(surface: Coefficients, loss: Array | float, active: Array | float) -> Array:
+def log_compute(section: Section, loss: Array | float) -> Array:
     """log of the compute at which the frontier reaches `loss`; infinite where it never does."""
-    above = np.maximum(np.asarray(loss) - surface.E, 0)
+    above = np.maximum(np.asarray(loss) - section.E, 0)
     with np.errstate(divide="ignore"):
-        return np.asarray((_log_amplitude(surface, active) - np.log(above)) / gamma(surface))
+        return np.asarray((_log_amplitude(section) - np.log(above)) / gamma(section))
 
 
-def gain(target: Coefficients, reference: Coefficients, compute: float, active: float) -> Array:
+def log_multiplier(target: Section, reference: Section, compute: Array | float) -> Array:
+    """log C_ref / C_tgt; infinite where the reference never reaches the target's loss."""
+    return log_compute(reference, frontier_loss(target, compute)) - np.log(compute)
+
+
+def gain_of(log_multiplier: Array | float) -> Array:
+    """Eq. 5, 1 - C_tgt / C_ref, from log C_ref / C_tgt."""
+    return np.asarray(-np.expm1(np.minimum(-np.asarray(log_multiplier), LARGEST)))
+
+
+def gain(target: Section, reference: Section, compute: Array | float) -> Array:
     """Eq. 5: 1 - C_tgt / C_ref; 1 where the reference never reaches the target's loss."""
-    ratio = log_compute(reference, frontier_loss(target, compute, active), active) - np.log(compute)
-    return np.asarray(-np.expm1(np.minimum(-ratio, LARGEST)))
+    return gain_of(log_multiplier(target, reference, compute))
 
 
-def tokens_per_parameter(surface: Coefficients, compute: Array | float, active: Array | float) -> Array:
+def tokens_per_parameter(section: Section, compute: Array | float) -> Array:
     """TPP = D* / (F*/6): tokens per active parameter, a parameter being 6 training FLOPs per token."""
-    flops, tokens = optimum(surface, compute, active)
+    flops, tokens = optimum(section, compute)
     return 6 * tokens / flops
 
 
-def meaningful(surface: Coefficients) -> np.ndarray:
+def data_crossover(target: Section, reference: Section) -> Array:
+    """Tokens at which the data terms are equal, (K_t / K_r)^(1/(c_t - c_r)).
+
+    Infinite or 0 where they come near each other only beyond the range of floats; NaN where they are the same.
+    """
+    difference = np.asarray(target.c - reference.c)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.asarray(np.exp((np.log(target.K) - np.log(reference.K)) / difference))
+
+
+def meaningful(section: Section) -> NDArray[np.bool_]:
     """Whether the closed forms hold: both exponents of the trade-off are positive."""
-    return np.asarray((surface.a > 0) & (surface.c > 0))
+    return np.asarray((section.a > 0) & (section.c > 0))
 
 
-def window(surface: Coefficients, trained: Box, compute: float, active: float) -> str:
+def window(section: Section, trained: Box, compute: float) -> str:
     """Where the optimum for `compute` lies: in the trained (F, D) box, in the compute window only, or outside."""
     if not trained.compute[0] <= compute <= trained.compute[1]:
         return EXTRAPOLATED
-    flops, tokens = optimum(surface, compute, active)
+    flops, tokens = optimum(section, compute)
     held = trained.flops[0] <= flops <= trained.flops[1] and trained.tokens[0] <= tokens <= trained.tokens[1]
     return INSIDE if held else EDGE
 
@@ -88,14 +127,13 @@ def worst(*windows: str) -> str:
     return max(windows, key=(INSIDE, EDGE, EXTRAPOLATED).index)
 
 
-def _log_scale(surface: Coefficients, active: Array | float) -> Array:
+def _log_scale(section: Section) -> Array:
     """log G, where F* = G C^(c/(a+c))."""
-    level = np.log(surface.a) + np.log(surface.A) + surface.b * np.log(active) - np.log(surface.c) - np.log(surface.K)
-    return np.asarray(level / (surface.a + surface.c))
+    level = np.log(section.a) + np.log(section.A) - np.log(section.c) - np.log(section.K)
+    return np.asarray(level / (section.a + section.c))
 
 
-def _log_amplitude(surface: Coefficients, active: Array | float) -> Array:
-    """log f(S) of Eq. 4."""
-    scale = _log_scale(surface, active)
-    capacity = np.log(surface.A) + surface.b * np.log(active) - surface.a * scale
-    return np.logaddexp(capacity, np.log(surface.K) + surface.c * scale)
+def _log_amplitude(section: Section) -> Array:
+    """log f of Eq. 4."""
+    scale = _log_scale(section)
+    return np.logaddexp(np.log(section.A) - section.a * scale, np.log(section.K) + section.c * scale)

@@ -1,29 +1,27 @@
-"""The point fit of one surface: scipy's L-BFGS-B from many starts, with a certificate of what it found.
+"""The point fit of one surface from many starts, with a certificate of what it found.
 
-`success` of an optimiser says little here: with the objective near 1e-4 the default tolerances stop far
-from the minimum. So the objective is scaled, the tolerances are at rounding, every start is run to its
-end, the best is polished with exact Newton steps, and what the starts agree on is reported.
+Two solvers of one objective: scipy's L-BFGS-B as the reference, and damped Newton steps for all starts at
+once. `success` of an optimiser says little here: with the objective near 1e-4 default tolerances stop far from
+the minimum. So the objective is scaled, the tolerances are at rounding, every start is run to its end, and
+what the starts agree on is reported.
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from smelt.scaling import newton
-from smelt.scaling.settings import Array, Points
-from smelt.scaling.surface import (
-    NAMES,
-    Design,
-    bounds_hit,
-    derivatives,
-    predict,
-    terms,
-    to_coefficients,
-    value_and_gradient,
-)
+from smelt.scaling.forms import LEVELS, Design, Surface
+from smelt.scaling.objective import derivatives, log_residuals, value_and_gradient
+from smelt.scaling.settings import Array, Points, Settings
 
 AGREES = 1e-6  # relative distance from the best objective within which a start counts as agreeing
+WIDENED = (30, 10, 3)  # times delta: what a cold start of the Newton solver goes through first
+NEAR = 1e-6  # of a bound
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +29,7 @@ class Fit:
     """A fitted surface and its certificate. Objectives are sums of Huber losses of log loss."""
 
     theta: Array
+    values: Array  # the coefficients
     objective: float
     gradient_norm: float  # of the objective in units of delta^2, entries held by a bound left out
     iterations: int  # of the best start
@@ -41,26 +40,35 @@ class Fit:
     rmse_nats: float  # root mean square of prediction - loss
 
 
-def fit(points: Points, design: Design, delta: float, starts: int) -> Fit:
-    """Fit the surface to all points with equal weight."""
-    weights = np.ones(design.size)
-    ends = [lbfgsb(start, design, weights, delta) for start in random_starts(design, starts)]
-    objectives = np.array([end[1] for end in ends])
-    best = int(objectives.argmin())
-    polished = newton.minimise(ends[best][0][None], design, weights[None], delta)
-    theta, lowest = polished.theta[0], float(polished.objective[0])
+class Ends(NamedTuple):
+    """Where each start ended: (S, P), objective in units of delta^2, iterations."""
+
+    theta: Array
+    objective: Array
+    steps: NDArray[np.int64]
+
+
+def fit(points: Points, surface: Surface, design: Design, settings: Settings) -> Fit:
+    """Fit the surface to all points with equal weight, from `starts` starts by the solver of the settings."""
+    delta, weights = settings.huber_delta, np.ones(design.size)
+    ends = SOLVERS[settings.solver](random_starts(design, settings.starts), design, weights, delta)
+    best = int(ends.objective.argmin())
+    theta, lowest = ends.theta[best], float(ends.objective[best])
     # Data without noise leave an objective at rounding level, where a relative distance means nothing.
-    excess = (objectives - lowest) / max(lowest, 1e-9 * design.size)
+    excess = (ends.objective - lowest) / max(lowest, 1e-9 * design.size)
+    values = surface.to_values(theta, design)
+    residuals = surface.predict(values, points.variables) - points.loss
     return Fit(
         theta=theta,
+        values=values,
         objective=lowest * delta**2,
         gradient_norm=_gradient_norm(theta, design, weights, delta),
-        iterations=ends[best][2] + int(polished.steps[0]),
-        start_spread=max(0.0, float(excess.max())),
+        iterations=int(ends.steps[best]),
+        start_spread=float(excess.max()),
         start_share=float((excess <= AGREES).mean()),
-        at_bound=tuple(np.array(NAMES)[bounds_hit(theta, design)].tolist()),
+        at_bound=tuple(np.array(surface.coefficients)[bounds_hit(theta, design)].tolist()),
         inside_delta=float((np.abs(log_residuals(theta, design)) <= delta).mean()),
-        rmse_nats=_rmse(theta, points, design),
+        rmse_nats=float(np.sqrt(np.mean(residuals**2))),
     )
 
 
@@ -78,30 +86,58 @@ def lbfgsb(start: Array, design: Design, weights: Array, delta: float) -> tuple[
     return end.x, float(end.fun), int(end.nit)
 
 
+def _by_reference(starts: Array, design: Design, weights: Array, delta: float) -> Ends:
+    ends = [lbfgsb(start, design, weights, delta) for start in starts]
+    return Ends(*(np.array(column) for column in zip(*ends, strict=True)))
+
+
+def _by_newton(starts: Array, design: Design, weights: Array, delta: float) -> Ends:
+    """All starts at once. Far from the minimum a wide delta keeps the objective smooth, so it is narrowed."""
+    repeated = np.broadcast_to(weights, (len(starts), weights.size))
+    theta = newton.approach(starts, design, repeated, WIDENED[0] * delta)
+    steps = np.full(len(starts), newton.APPROACH)
+    for factor in (*WIDENED, 1):
+        end = newton.minimise(theta, design, repeated, factor * delta)
+        theta, steps = end.theta, steps + end.steps
+    return Ends(theta, end.objective, steps)
+
+
+SOLVERS: dict[str, Callable[[Array, Design, Array, float], Ends]] = {
+    "reference": _by_reference,
+    "newton": _by_newton,
+}
+
+
 def random_starts(design: Design, count: int) -> Array:
     """Deterministic starts over the exponents and over how the loss divides among its terms."""
-    shares = np.random.default_rng(2609).random((count, 5))
-    shares[0] = (0.7, 0.5, 0.35, 0.4, 0.4)
+    parameters = design.surface.parameters[len(LEVELS) :]
+    shares = np.random.default_rng(2609).random((count, 2 + len(parameters)))
+    shares[0] = 0.4
+    shares[0, :2] = 0.7, 0.5
     low = float(design.log_loss.min())
     irreducible = np.exp(low) * (0.05 + 0.9 * shares[:, 0])
     excess = np.exp(np.median(design.log_loss)) - irreducible
     first = 0.1 + 0.8 * shares[:, 1]
-    columns = [irreducible, excess * first, excess * (1 - first)]
-    exponents = np.array([0.05, -0.2, 0.05]) + shares[:, 2:] * np.array([0.95, 0.8, 1.15])
-    return np.clip(np.column_stack([*np.log(columns), exponents]), design.lower, design.upper)
+    levels = np.log(np.stack([irreducible, excess * first, excess * (1 - first)], axis=1))
+    ranges = np.array([parameter.starts for parameter in parameters])
+    exponents = ranges[:, 0] + shares[:, 2:] * (ranges[:, 1] - ranges[:, 0])
+    return np.clip(np.concatenate([levels, exponents], axis=1), design.lower, design.upper)
 
 
-def log_residuals(theta: Array, design: Design) -> Array:
-    """log prediction - log loss at each point."""
-    return np.asarray(np.log(sum(terms(theta[None], design)))[0] - design.log_loss)
+def bounds_hit(theta: Array, design: Design) -> NDArray[np.bool_]:
+    """Which entries of theta (..., P) lie on a bound (an entry held fixed does not count)."""
+    near = np.minimum(np.abs(theta - design.lower), np.abs(theta - design.upper)) <= NEAR
+    return np.asarray(near & design.free)
 
 
-def _rmse(theta: Array, points: Points, design: Design) -> float:
-    prediction = predict(to_coefficients(theta, design), points.flops, points.active, points.tokens)
-    return float(np.sqrt(np.mean((prediction - points.loss) ** 2)))
+def bound_names(hit: NDArray[np.bool_], surface: Surface) -> NDArray[np.str_]:
+    """The coefficients on a bound in each row of (B, P), or "none"."""
+    present, which = np.unique(hit, axis=0, return_inverse=True)
+    names = [" ".join(np.array(surface.coefficients)[one]) or "none" for one in present]
+    return np.array(names, dtype=np.str_)[which.ravel()]
 
 
 def _gradient_norm(theta: Array, design: Design, weights: Array, delta: float) -> float:
     _, gradient, _ = derivatives(theta[None], design, weights[None], delta)
     held = ((theta <= design.lower) & (gradient[0] > 0)) | ((theta >= design.upper) & (gradient[0] < 0))
-    return float(np.linalg.norm(np.where(held | (design.lower == design.upper), 0, gradient[0])))
+    return float(np.linalg.norm(np.where(held | ~design.free, 0, gradient[0])))

@@ -2,106 +2,145 @@
 
 import json
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from smelt.errors import UserError
-from smelt.reporting import frontiers, loss_by_compute, reducible_loss, scaling_figures, style, training_curves
-from smelt.reporting.rows import counted, ordered
-from tests.scaling.published import SPEC, endpoint_rows, part, run_stage
+from smelt.reporting import gain_curve, scaling_figures, style, surfaces
+from smelt.reporting.rows import About, about, simulation
+from tests.reporting.closed_form import BUDGETS, Row, stage, write
 
-FIGURES = ("loss-by-compute", "reducible-loss", "frontiers")
-
-
-def draw_all(folder: Path, out: Path) -> list[Path]:
-    """Run the command on the artifacts in `folder`; the files that it wrote."""
-    inputs = ("endpoints", "coefficients", "residuals", "frontier")
-    arguments = [piece for name in inputs for piece in (f"--{name}", str(folder / f"{name}.parquet"))]
-    for name in FIGURES:
-        arguments += [f"--{name}", *(str(out / f"{name}.{kind}") for kind in ("pdf", "png"))]
-    scaling_figures.main(["--spec", json.dumps(SPEC), *arguments])
-    return sorted(out.iterdir())
-
-
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("stage")
-    run_stage(folder, endpoint_rows(noise=0.5))
-    return folder
+SPEC = {"study": "paper", "reference": "baseline"}
+KINDS = ("pdf", "png", "svg")
+Stage = Mapping[str, list[Row]]
+STAGES: dict[str, dict[str, Any]] = {
+    "grid": {},
+    "three architectures": {"names": ("baseline", "deep", "smelt")},
+    "five architectures": {"names": ("a", "b", "baseline", "d", "smelt"), "sparsities": ("S85",)},
+    "one architecture": {"names": ("baseline",)},
+    "one scale": {"scales": ("200M",)},
+    "one cell": {"scales": ("100M",), "sparsities": ("S85",), "fitted": False},
+    "no interval": {"interval": False},
+    "another surface": {"surface": "chinchilla", "sparsities": ("S85",)},
+    "simulated": {"source": "simulated from the published surfaces"},
+}
 
 
-def rows(folder: Path, name: str) -> list[dict[str, Any]]:
-    return pq.read_table(folder / f"{name}.parquet").to_pylist()
+def draw_all(read: Stage, folder: Path, kinds: tuple[str, ...] = KINDS) -> list[Path]:
+    """Run the command on artifacts; the files that it wrote."""
+    write(read, folder / "scaling")
+    arguments = ["--spec", json.dumps(SPEC)]
+    for name in scaling_figures.ARTIFACTS:
+        arguments += [f"--{name.replace('_', '-')}", str(folder / "scaling" / f"{name}.parquet")]
+    outs = [folder / f"{name}.{kind}" for name in scaling_figures.FIGURES for kind in kinds]
+    scaling_figures.main([*arguments, "--out", *map(str, outs)])
+    return outs
 
 
-def test_bytes_are_the_same_twice(stage: Path, tmp_path: Path) -> None:
-    first, second = draw_all(stage, tmp_path / "a"), draw_all(stage, tmp_path / "b")
-    assert [path.name for path in first] == sorted(f"{name}.{kind}" for name in FIGURES for kind in ("pdf", "png"))
-    for one, other in zip(first, second, strict=True):
-        assert one.read_bytes() == other.read_bytes()
-        assert one.stat().st_size > 10_000
-    assert all(b"CreationDate" not in path.read_bytes() for path in first if path.suffix == ".pdf")
-
-
-@pytest.mark.parametrize("grid", [(2, 1), (2, 2), (4, 1)])
-def test_studies_that_determine_little_are_drawn(tmp_path: Path, grid: tuple[int, int]) -> None:
-    run_stage(tmp_path / "stage", endpoint_rows(part(*grid), noise=0.2))
-    assert len(draw_all(tmp_path / "stage", tmp_path / "figures")) == 6
-
-
-def test_three_architectures(tmp_path: Path) -> None:
-    extra = [row | {"architecture": "other"} for row in endpoint_rows(noise=0.5) if row["architecture"] == "smelt"]
-    run_stage(tmp_path / "stage", endpoint_rows(noise=0.5) + extra, draws=20)
-    assert len(draw_all(tmp_path / "stage", tmp_path / "figures")) == 6
+def drawn(read: Stage) -> dict[str, Figure]:
+    """Every figure of the stage."""
+    said = about(SPEC, {row["architecture"]: row for row in read["coefficients"]}, read["endpoints"])
+    return {name: draw(dict(read), said) for name, draw in scaling_figures.FIGURES.items()}
 
 
 def texts_on_the_page(figure: Figure) -> list[str]:
-    """All texts that show; each must lie on the page and clear of the other axes' labels."""
+    """All texts that show; each must lie on the page, and none but ticks' on another."""
     figure.canvas.draw()
-    page = figure.bbox
-    shown = [text for text in figure.findobj(plt.Text) if text.get_visible() and text.get_text()]
     ticks = {id(tick) for axis in figure.axes for tick in (*axis.get_xticklabels(), *axis.get_yticklabels())}
-    for text in shown:
-        box = text.get_window_extent()
-        if id(text) not in ticks:
-            assert box.x0 >= page.x0 - 1, text.get_text()
-            assert box.x1 <= page.x1 + 1, text.get_text()
-            assert box.y0 >= page.y0 - 1, text.get_text()
-            assert box.y1 <= page.y1 + 1, text.get_text()
+    shown = [text for text in figure.findobj(plt.Text) if text.get_visible() and text.get_text()]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in shown if id(text) not in ticks]
+    for text, box in boxes:
+        assert box.x0 >= figure.bbox.x0 - 1, text
+        assert box.x1 <= figure.bbox.x1 + 1, text
+        assert box.y0 >= figure.bbox.y0 - 1, text
+        assert box.y1 <= figure.bbox.y1 + 1, text
+    for (one, first), (other, second) in combinations(boxes, 2):
+        assert not first.padded(-1).overlaps(second.padded(-1)), (one, other)
     return [text.get_text() for text in shown]
 
 
-def drawn(stage: Path) -> Mapping[str, Figure]:
-    about = ("desk", "baseline", "own")
-    coefficients = {row["architecture"]: row for row in rows(stage, "coefficients")}
-    return {
-        "loss_by_compute": loss_by_compute.draw(rows(stage, "endpoints"), *about),
-        "reducible_loss": reducible_loss.draw(rows(stage, "residuals"), coefficients, *about),
-        "frontiers": frontiers.draw(rows(stage, "frontier"), rows(stage, "residuals"), 60, *about),
-    }
+def caption(figure: Figure) -> str:
+    """The footer as one line."""
+    return figure._supxlabel.get_text().replace("\n", " · ")  # type: ignore[attr-defined]
 
 
-def test_labels_units_and_caption(stage: Path) -> None:
-    for name, figure in drawn(stage).items():
+def test_bytes_are_the_same_twice(tmp_path: Path) -> None:
+    first, second = draw_all(stage(), tmp_path / "a"), draw_all(stage(), tmp_path / "b")
+    assert {path.stem for path in first} == set(scaling_figures.FIGURES)
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+        assert one.stat().st_size > 10_000
+        assert b"CreationDate" not in one.read_bytes()
+        assert b"<dc:date>" not in one.read_bytes()
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_whatever_a_study_could_say_is_drawn_on_the_page(name: str) -> None:
+    for figure in drawn(stage(**STAGES[name])).values():
         texts = texts_on_the_page(figure)
-        assert any("nats per token" in text for text in texts), name
-        caption = next(text for text in texts if text.startswith("study desk"))
-        assert "144 endpoints (baseline 72, smelt 72)" in caption
-        assert "S convention: own" in caption
-        legend = [text.get_text() for text in figure.legends[0].get_texts()]
-        assert {"baseline", "smelt"} <= set(legend) or name == "reducible_loss"
+        assert len(texts) >= 2
+        assert "study paper" in caption(figure)
         plt.close(figure)
 
 
-def test_architectures_differ_by_line_and_by_fill(stage: Path) -> None:
-    figure = loss_by_compute.draw(rows(stage, "endpoints"), "desk", "baseline", "own")
+def test_labels_units_and_caption() -> None:
+    for name, figure in drawn(stage()).items():
+        texts = texts_on_the_page(figure)
+        assert any("nats per token" in text for text in texts) or name == "gain_curve"
+        assert "144 endpoints (baseline 72, smelt 72)" in caption(figure)
+        assert "S convention: own" in caption(figure)
+        assert "surface: smelt" in caption(figure)
+        assert "2,000 draws of cells" in caption(figure)
+        assert not any("imulated" in text for text in texts)
+        plt.close(figure)
+
+
+def test_simulated_endpoints_are_named_above_and_below_every_figure() -> None:
+    words = "Simulated from the published surfaces: no measured endpoint"
+    for case in ("simulated", "one cell"):
+        options = STAGES[case] | {"source": STAGES["simulated"]["source"]}
+        for figure in drawn(stage(**options)).values():
+            assert texts_on_the_page(figure).count(words) == 1
+            assert caption(figure).startswith(words)
+            plt.close(figure)
+
+
+def test_what_is_said_of_endpoints_simulated_in_part() -> None:
+    rows = [{"source": "trained"}, {"source": "simulated, seed 3"}, {"source": None}]
+    assert simulation(rows) == "1 of the 3 endpoints: simulated, seed 3"
+    assert simulation(rows[:1]) == ""
+
+
+def test_the_point_bootstrap_is_called_too_narrow() -> None:
+    said = " ".join(About("x", "baseline", "own", resample="endpoints", draws=9).parts)
+    assert "9 draws of single endpoints (too narrow" in said
+    assert "no intervals" in " ".join(About("x", "baseline", "own").parts)
+
+
+def test_an_unknown_figure_or_kind(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no figure of that name; expected one of loss_by_compute, surfaces"):
+        scaling_figures.main(
+            [
+                *("--spec", json.dumps(SPEC), "--out", "surface.png"),
+                *(text for name in scaling_figures.ARTIFACTS for text in (f"--{name.replace('_', '-')}", "none")),
+            ]
+        )
+    with pytest.raises(UserError, match=r"must end in one of \.pdf, \.svg, \.png"):
+        style.save(plt.figure(), [tmp_path / "surfaces.jpg"])
+    plt.close("all")
+
+
+# Each figure
+
+
+def test_architectures_differ_by_line_and_by_fill() -> None:
+    figure = drawn(stage())["loss_by_compute"]
     lines = figure.axes[0].get_lines()
     assert len(lines) == 8  # four scales x two architectures in each panel
     reference = [line for line in lines if line.get_markerfacecolor() == "white"]
@@ -109,82 +148,99 @@ def test_architectures_differ_by_line_and_by_fill(stage: Path) -> None:
     assert {line.get_linestyle() for line in reference} == {"--"}
     assert {line.get_linestyle() for line in lines if line not in reference} == {"-"}
     assert len({line.get_color() for line in lines}) == 4
-    plt.close(figure)
+    plt.close("all")
 
 
-def test_window_is_shaded_where_it_was_trained(stage: Path) -> None:
-    figures = drawn(stage)
-    trained = [row["training_flops"] for row in rows(stage, "endpoints")]
-    for axis in figures["frontiers"].axes:
+def test_window_is_shaded_where_it_was_trained() -> None:
+    read = stage()
+    trained = [row["training_flops"] for row in read["endpoints"]]
+    for axis in drawn(read)["frontiers"].axes:
         (window,) = [patch for patch in axis.patches if patch.get_width() > 1]
         assert window.get_x() == pytest.approx(min(trained), rel=0.05)
         assert window.get_x() + window.get_width() == pytest.approx(max(trained), rel=0.07)
-    for figure in figures.values():
-        plt.close(figure)
+    plt.close("all")
 
 
-def test_points_at_or_below_E_are_counted_not_dropped_in_silence(stage: Path) -> None:
-    residuals = rows(stage, "residuals")
-    coefficients = {row["architecture"]: row for row in rows(stage, "coefficients")}
-    residuals[0]["loss"] = coefficients["baseline"]["E"] - 0.01
-    figure = reducible_loss.draw(residuals, coefficients, "desk", "baseline", "own")
+def test_frontiers_change_their_line_where_the_optimum_leaves_the_box() -> None:
+    read = stage(names=("baseline",), sparsities=("S97",))
+    styles = [line.get_linestyle() for line in drawn(read)["frontiers"].axes[0].get_lines()]
+    assert styles[:3] == ["--", "-", "--"]  # edge, inside, edge
+    plt.close("all")
+
+
+def test_points_at_or_below_E_are_counted_not_dropped_in_silence() -> None:
+    read = stage()
+    read["residuals"][0]["loss"] = 1.4
+    figure = drawn(read)["reducible_loss"]
     assert any("1 at or below E not shown" in text for text in texts_on_the_page(figure))
-    plt.close(figure)
+    plt.close("all")
 
 
-# Training curves
+def test_a_fitted_curve_runs_through_the_surface_of_its_cell() -> None:
+    cell = [row for row in stage()["residuals"] if (row["scale"], row["sparsity"]) == ("600M", "S95")][:6]
+    tokens, losses = surfaces.curve([*cell, *cell[:2]])  # two seeds of a cell have the same surface
+    assert tokens[0] == pytest.approx(cell[0]["tokens"])
+    assert tokens[-1] == pytest.approx(cell[-1]["tokens"])
+    assert np.all(np.diff(losses) < 0)
+    exact = [cell[0]["predicted"], cell[-1]["predicted"]]
+    np.testing.assert_allclose([losses[0], losses[-1]], exact, rtol=1e-12)
 
 
-def write_log(folder: Path, run: str, steps: int = 60) -> Path:
-    step = np.arange(1, steps + 1, dtype=np.int32)
-    loss = 6 * step**-0.2 + 0.1 * np.random.default_rng(len(run)).normal(size=steps)
-    branch = np.zeros(steps, dtype=np.int32)
-    branch[-5:] = 1
-    path = folder / run / "log.parquet"
-    path.parent.mkdir(parents=True)
-    pq.write_table(
-        pa.table({"step": step, "branch": branch, "tokens": step.astype(np.int64) * 4096, "loss": loss}), path
-    )
-    return path
+def test_residuals_are_measured_minus_predicted_and_below_their_losses() -> None:
+    read = stage()
+    figure = drawn(read)["surfaces"]
+    above, below = figure.axes[0], figure.axes[2]
+    assert above.get_position().x0 == pytest.approx(below.get_position().x0)
+    assert above.get_position().x1 == pytest.approx(below.get_position().x1)
+    shown = sorted(float(value) for line in below.get_lines()[1:] for value in line.get_ydata())
+    mine = [row for row in read["residuals"] if row["architecture"] == "baseline"]
+    np.testing.assert_allclose(shown, sorted(1e3 * (row["loss"] - row["predicted"]) for row in mine))
+    assert below.get_title(loc="left") == "RMSE 6.8 · 12 % inside δ"
+    assert "(millinats)" in below.get_ylabel()
+    plt.close("all")
 
 
-def test_training_curves(tmp_path: Path) -> None:
-    runs = [f"{name}-{scale}-S85" for name in ("baseline", "smelt") for scale in ("H32", "H96", "H128")]
-    logs = [str(write_log(tmp_path, run)) for run in [*runs, "smelt-H32-S85-seed1"]]
-    outs = [tmp_path / f"{name}.{kind}" for name in "ab" for kind in ("pdf", "png")]
-    for pair in (outs[:2], outs[2:]):
-        training_curves.main(["--spec", json.dumps(SPEC), "--logs", *logs, "--out", *map(str, pair)])
-    assert outs[0].read_bytes() == outs[2].read_bytes()
-    assert outs[1].read_bytes() == outs[3].read_bytes()
+def test_the_gain_curve_shows_zero_windows_and_budgets() -> None:
+    read = stage(sparsities=("S97",))
+    axis = drawn(read)["gain_curve"].axes[0]
+    windows = [patch for patch in axis.patches if patch.get_width() > 1]
+    looks = [(patch.get_facecolor(), patch.get_hatch()) for patch in windows]
+    assert len(looks) == 4  # edge, inside, edge, extrapolated
+    assert len(set(looks)) == 3
+    assert any(np.allclose(line.get_ydata(), 0) for line in axis.get_lines())
+    marks = [line for line in axis.get_lines() if line.get_marker() == "o"]
+    assert [float(line.get_xdata()[0]) for line in marks] == list(BUDGETS)
+    assert [line.get_markerfacecolor() == "white" for line in marks] == [not row["resolved"] for row in read["ce_gain"]]
+    bars = [line for line in axis.get_lines() if len(line.get_xdata()) == 2 and len(set(line.get_xdata())) == 1]
+    assert [tuple(bar.get_ydata()) for bar in bars] == [(row["gain_low"], row["gain_high"]) for row in read["ce_gain"]]
+    plt.close("all")
 
 
-def test_stable_phase_by_scale(tmp_path: Path) -> None:
-    curves = [training_curves.read_curve(write_log(tmp_path, f"smelt-{scale}-S85")) for scale in ("H128", "H32")]
-    assert [curve.loss.size for curve in curves] == [55, 55]
-    figure = training_curves.draw(curves, "desk", "baseline")
-    assert [axis.get_title() for axis in figure.axes] == ["H32", "H128"]
-    assert any("2 runs, stable phase · running mean over 3 steps" in text for text in texts_on_the_page(figure))
-    plt.close(figure)
+def test_a_missing_gain_says_why() -> None:
+    for case, words in (
+        ("one cell", "smelt: E on a bound of the fit"),
+        ("one architecture", "no gain: there is one architecture, and a gain compares two"),
+        ("no interval", "no interval: 17.9 % of the draws leave a coefficient unidentified"),
+    ):
+        texts = texts_on_the_page(drawn(stage(**STAGES[case]))["gain_curve"])
+        assert any(words in text.replace("\n", " ") for text in texts), case
+    read = stage(sparsities=("S85", "S97"))
+    read["gain_curve"] = [row for row in read["gain_curve"] if row["sparsity"] == "S85"]
+    read["ce_gain"] = [row | ({} if row["sparsity"] == "S85" else NONE) for row in read["ce_gain"]]
+    texts = texts_on_the_page(drawn(read)["gain_curve"])
+    assert any(text.replace("\n", " ").startswith("no gain: no frontier at S97") for text in texts)
+    plt.close("all")
 
 
-def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="'elsewhere' is no run"):
-        training_curves.read_curve(write_log(tmp_path, "elsewhere"))
+NONE = dict.fromkeys(("gain", "gain_low", "gain_high")) | {"reason": "no frontier at S97"}
 
 
-def test_running_mean_keeps_constants_lines_and_sums() -> None:
-    values = np.arange(100.0)
-    mean, window = training_curves.running_mean(values)
-    assert window == 5
-    np.testing.assert_allclose(mean, values)  # symmetric windows leave a straight line as it is
-    assert training_curves.running_mean(np.array([3.0]))[0] == [3.0]
-
-
-# Small parts
-
-
-def test_colours_are_distinct_and_labels_in_order() -> None:
-    assert len(set(style.COLOURS)) == len(style.COLOURS) >= 7
-    data = [{"scale": "B", "F": 2.0}, {"scale": "A", "F": 9.0}, {"scale": "B", "F": 4.0}]
-    assert ordered(data, "scale", "F") == ["B", "A"]
-    assert counted([{"architecture": "x"}], ["x", "y"]) == "1 endpoints (x 1, y 0)"
+def test_gains_out_of_reach_are_counted() -> None:
+    read = stage(sparsities=("S85",))
+    read["gain_curve"][0]["gain"] = read["gain_curve"][1]["gain"] = -66.0
+    figure = drawn(read)["gain_curve"]
+    low, high = figure.axes[0].get_ylim()
+    assert low == pytest.approx(gain_curve.LOWEST, abs=0.2)
+    assert high < 1
+    assert "2 gains outside" in caption(figure)
+    plt.close("all")

@@ -10,13 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smelt.artifacts import table
-from smelt.scaling.settings import ENDPOINTS, Points
-from smelt.scaling.surface import Coefficients, predict
+from smelt.scaling.settings import ENDPOINTS, VARIABLES, Array, Points
 
 # The paper's table of coefficients: E, A, K, a, b, c.
-SURFACES = {
-    "baseline": Coefficients(*map(np.float64, (1.4439, 1.366e3, 1.975e6, 0.3703, 0.1530, 0.6594))),
-    "smelt": Coefficients(*map(np.float64, (1.4493, 1.963e3, 5.264e6, 0.3892, 0.1460, 0.7011))),
+SURFACES: dict[str, Array] = {
+    "baseline": np.array([1.4439, 1.366e3, 1.975e6, 0.3703, 0.1530, 0.6594]),
+    "smelt": np.array([1.4493, 1.963e3, 5.264e6, 0.3892, 0.1460, 0.7011]),
 }
 RMSE = {"baseline": 0.00554, "smelt": 0.00952}  # of its fits, nats
 VALUES = {"S85": 0.85, "S95": 0.95, "S97": 0.97}
@@ -48,9 +47,15 @@ def part(scales: int, sparsities: int) -> Grid:
     return {cell: values for cell, values in GRID.items() if cell[0] in names and cell[1] in labels}
 
 
+def surface_loss(values: Array, flops: float, value: float, tokens: float) -> float:
+    """Eq. 2 in nats, written out once more: `value` is S."""
+    E, A, K, a, b, c = map(float, values)
+    return E + A * (1 - value) ** b * flops**-a + K * tokens**-c
+
+
 def endpoint_rows(
     grid: Grid = GRID,
-    surfaces: Mapping[str, Coefficients] = SURFACES,
+    surfaces: Mapping[str, Array] = SURFACES,
     noise: float = 0.0,
     seed: int = 0,
     steps: Sequence[int] = STEPS,
@@ -63,10 +68,12 @@ def endpoint_rows(
             flops, value = budgets[min(place, 1)]
             for step in steps:
                 tokens = (step + DECAY) * BATCH * CONTEXT
-                loss = float(predict(surface, np.float64(flops), np.float64(1 - value), np.float64(tokens)))
+                loss = surface_loss(surface, flops, value, tokens)
                 loss += noise * RMSE.get(name, 0.01) * random.normal()
                 values = (name, scale, sparsity, 0, step, tokens, float(flops), float(flops) * tokens, value)
-                rows.append(dict(zip(ENDPOINTS.names, (*values, loss, loss, "trained", int(flops), 512), strict=True)))
+                values += (loss, loss, "trained", int(flops), 512)
+                row = dict(zip(ENDPOINTS.names, values, strict=False))
+                rows.append(dict.fromkeys(ENDPOINTS.names) | row | {"S_nominal": VALUES[sparsity]})
     return rows
 
 
@@ -74,15 +81,15 @@ def points(rows: Sequence[Mapping[str, Any]], architecture: str) -> Points:
     """The points of one architecture."""
     mine = [row for row in rows if row["architecture"] == architecture]
     columns = {key: np.array([row[key] for row in mine]) for key in ENDPOINTS.names}
+    known = {name: key for name, key in VARIABLES.items() if not any(value is None for value in columns[key])}
     return Points(
         architecture,
         np.arange(len(mine)),
+        columns["architecture"],
         columns["scale"],
         columns["sparsity"],
-        columns["flops_per_token"],
-        1 - columns["S"],
-        columns["tokens"].astype(np.float64),
         columns["loss"],
+        {"active": 1 - columns["S"], **{name: columns[key].astype(np.float64) for name, key in known.items()}},
     )
 
 
@@ -98,11 +105,15 @@ def run_stage(folder: Path, rows: Sequence[Mapping[str, Any]], **changes: Any) -
     from smelt.scaling import fit, gain
 
     text = json.dumps(SPEC | changes)
-    paths = {name: folder / f"{name}.parquet" for name in ("coefficients", "draws", "residuals")}
-    answers = {name: folder / f"{name}.parquet" for name in ("ce_gain", "allocation", "frontier")}
+    paths = {name: folder / f"{name}.parquet" for name in ("coefficients", "draws", "surfaces_without", "residuals")}
+    answers = {
+        name: folder / f"{name}.parquet"
+        for name in ("ce_gain", "allocation", "frontier", "gain_curve", "leave_one_out", "surface_pairs")
+    }
     endpoints = write_endpoints(folder / "endpoints.parquet", rows)
     fit.main(["--spec", text, "--endpoints", str(endpoints), *_options(paths)])
     read = {"endpoints": endpoints, "coefficients": paths["coefficients"], "draws": paths["draws"]}
+    read["without"] = paths["surfaces_without"]
     gain.main(["--spec", text, *_options(read), *_options(answers)])
     return {name: pq.read_table(path).to_pylist() for name, path in (paths | answers).items()}
 

@@ -33,8 +33,14 @@ def run(**changes: Any) -> dict[str, Any]:
         "params": 1000,
         "kv_bytes_per_token": 512,
         "S": 0.951,
+        "S_baseline": 0.951,
+        "S_nominal": 0.95,
         "batch_contexts": 2,
         "decay_steps": 4,
+        "active_params": 400,
+        "looped_params": 150,
+        "visits": 2,
+        "expansion": 12.5,
     } | changes
 
 
@@ -56,6 +62,8 @@ def test_row_of_an_endpoint(tmp_path: Path) -> None:
     assert first["loss_token_mean"] == pytest.approx(930 / 410)
     assert rows[1]["loss"] == pytest.approx(first["loss"] / 2)
     assert (first["source"], first["S"], first["params"]) == ("trained", 0.951, 1000)
+    assert (first["S_own"], first["S_baseline"], first["S_nominal"]) == (None, 0.951, 0.95)
+    assert (first["active_params"], first["looped_params"], first["visits"], first["expansion"]) == (400, 150, 2, 12.5)
     assert pq.read_schema(tmp_path / "endpoints.parquet").names == ENDPOINTS.names
 
 

@@ -1,21 +1,40 @@
-"""The point fit recovers what is there, certifies itself, and agrees with the batched solver."""
+"""The point fit recovers what is there, certifies itself, and both solvers agree."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
+from smelt.errors import UserError
 from smelt.scaling import bootstrap, newton, solve
-from smelt.scaling.surface import NAMES, Coefficients, Design, build_design, to_coefficients
-from tests.scaling.published import SURFACES, endpoint_rows, part, points
+from smelt.scaling.draws import coefficients_schema, draws_schema, read_draws, values_of, without_schema
+from smelt.scaling.fit import fit_point, fit_surfaces, main
+from smelt.scaling.settings import Points, Settings
+from smelt.scaling.surfaces import LOOPED_DEPTH, LOOPED_MOE, SMELT, SURFACES, Design
+from tests.scaling.published import SPEC, endpoint_rows, part, points, write_endpoints
+from tests.scaling.published import SURFACES as PUBLISHED
+from tests.scaling.test_surfaces import VALUES, variables
+from tests.scaling.test_surfaces import points as points_at
 
 DELTA = 1e-3
+SETTINGS = Settings(**SPEC)  # type: ignore[arg-type]
+SOLVERS = ("newton", "reference")
 
 
+def using(**changes: Any) -> Settings:
+    return dataclasses.replace(SETTINGS, **changes)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("architecture", ["baseline", "smelt"])
-def test_recovers_the_published_coefficients(architecture: str) -> None:
+def test_recovers_the_published_coefficients(architecture: str, solver: str) -> None:
     mine = points(endpoint_rows(), architecture)
-    design = build_design(mine)
-    fit = solve.fit(mine, design, DELTA, starts=16)
-    np.testing.assert_allclose(to_coefficients(fit.theta, design), SURFACES[architecture], rtol=1e-6)
+    fit = solve.fit(mine, SMELT, SMELT.design(mine), using(solver=solver, starts=16))
+    np.testing.assert_allclose(fit.values, PUBLISHED[architecture], rtol=1e-6)
     assert fit.objective < 1e-20
     assert fit.rmse_nats < 1e-9
     assert fit.inside_delta == 1
@@ -23,14 +42,15 @@ def test_recovers_the_published_coefficients(architecture: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def noisy() -> tuple[Design, solve.Fit]:
+def noisy() -> tuple[Points, Design, dict[str, solve.Fit]]:
     mine = points(endpoint_rows(noise=1.0, seed=5), "smelt")
-    design = build_design(mine)
-    return design, solve.fit(mine, design, DELTA, starts=24)
+    design = SMELT.design(mine)
+    return mine, design, {name: solve.fit(mine, SMELT, design, using(solver=name, starts=24)) for name in SOLVERS}
 
 
-def test_certificate_of_a_noisy_fit(noisy: tuple[Design, solve.Fit]) -> None:
-    _, fit = noisy
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_certificate_of_a_noisy_fit(noisy: tuple[Points, Design, dict[str, solve.Fit]], solver: str) -> None:
+    fit = noisy[2][solver]
     assert 5e-5 < fit.objective < 1e-3
     assert fit.gradient_norm < 0.01  # the objective's unit is delta^2, its curvature 1e6
     assert fit.start_share > 0.8
@@ -40,49 +60,173 @@ def test_certificate_of_a_noisy_fit(noisy: tuple[Design, solve.Fit]) -> None:
     assert fit.rmse_nats == pytest.approx(0.0095, rel=0.4)
 
 
-def test_no_start_beats_the_fit(noisy: tuple[Design, solve.Fit]) -> None:
-    design, fit = noisy
-    others = newton.minimise(solve.random_starts(design, 40), design, np.ones((40, design.size)), DELTA)
-    assert others.objective.min() * DELTA**2 >= fit.objective * (1 - 1e-9)
+def test_both_solvers_find_one_minimum(noisy: tuple[Points, Design, dict[str, solve.Fit]]) -> None:
+    fits = noisy[2]
+    assert fits["newton"].objective == pytest.approx(fits["reference"].objective, rel=1e-9)
+    np.testing.assert_allclose(fits["newton"].theta, fits["reference"].theta, atol=1e-4)
+    assert fits["newton"].start_share == 1
 
 
-def test_batched_newton_agrees_with_the_reference_solver(noisy: tuple[Design, solve.Fit]) -> None:
-    design, fit = noisy
-    mine = points(endpoint_rows(), "smelt")
-    cells = sorted(set(mine.cells))
-    weights = bootstrap.point_weights(bootstrap.cell_weights(cells, 12, seed=3), cells, mine)
-    ends = bootstrap.refit(fit.theta, design, weights, DELTA)
-    assert ends.converged.all()
-    for draw, weight in enumerate(weights):
-        starts = [fit.theta, *solve.random_starts(design, 5)]
-        best = min((solve.lbfgsb(start, design, weight, DELTA) for start in starts), key=lambda end: end[1])
-        assert ends.objective[draw] <= best[1] * (1 + 1e-9)
-        if ends.objective[draw] >= best[1] * (1 - 1e-9):  # both in the same basin
-            np.testing.assert_allclose(ends.theta[draw], best[0], atol=2e-4)
+def test_both_solvers_agree_on_draws(noisy: tuple[Points, Design, dict[str, solve.Fit]]) -> None:
+    mine, design, fits = noisy
+    drawn = bootstrap.draw_weights({"one": mine}, using(draws=25, seed=3))["one"]
+    ends = {name: bootstrap.refit(fits["newton"].theta, design, drawn, using(solver=name)).minimum for name in SOLVERS}
+    for end in ends.values():
+        assert end.converged.all()
+    np.testing.assert_allclose(ends["newton"].objective, ends["reference"].objective, rtol=1e-9)
+    values = [SMELT.to_values(end.theta, design)[:, [0, 3, 4, 5]] for end in ends.values()]
+    np.testing.assert_allclose(*values, atol=1e-3)
 
 
-def test_newton_stays_in_the_box_and_names_the_bound() -> None:
-    pure = Coefficients(*map(np.float64, (1e-9, 40.0, 900.0, 0.27, 0.12, 0.5)))
+def test_no_start_beats_a_draw(noisy: tuple[Points, Design, dict[str, solve.Fit]]) -> None:
+    mine, design, fits = noisy
+    drawn = bootstrap.draw_weights({"one": mine}, using(draws=6, seed=4))["one"]
+    found = bootstrap.refit(fits["newton"].theta, design, drawn, SETTINGS).minimum.objective
+    for weight, value in zip(drawn, found, strict=True):
+        starts = solve.random_starts(design, 12)
+        assert value <= min(solve.lbfgsb(start, design, weight, DELTA)[1] for start in starts) * (1 + 1e-9)
+
+
+def test_the_fit_stays_in_the_box_and_names_the_bound() -> None:
+    pure = np.array([1e-9, 40.0, 900.0, 0.27, 0.12, 0.5])
     mine = points(endpoint_rows(surfaces={"baseline": pure}), "baseline")
-    design = build_design(mine)
-    fit = solve.fit(mine, design, DELTA, starts=8)
+    design = SMELT.design(mine)
+    fit = solve.fit(mine, SMELT, design, using(starts=8))
     assert "E" in fit.at_bound
     ends = newton.minimise(solve.random_starts(design, 8), design, np.ones((8, design.size)), DELTA)
     assert (ends.theta >= design.lower).all()
     assert (ends.theta <= design.upper).all()
 
 
+def test_held_coordinates_keep_their_values(noisy: tuple[Points, Design, dict[str, solve.Fit]]) -> None:
+    """As for subsets: the exponents of each draw stay, the levels are refitted, and no exponents do better."""
+    _, design, fits = noisy
+    starts = fits["newton"].theta + 0.01 * np.random.default_rng(0).standard_normal((9, 6))
+    held = np.array([False, False, False, True, True, True])
+    ends = newton.minimise(starts, design, np.ones((9, design.size)), DELTA, held=held)
+    np.testing.assert_array_equal(ends.theta[:, 3:], starts[:, 3:])
+    assert ends.converged.all()
+    assert (ends.objective >= fits["newton"].objective / DELTA**2 * (1 - 1e-12)).all()
+
+
 def test_one_sparsity_holds_b() -> None:
     mine = points(endpoint_rows(part(4, 1), noise=0.2), "baseline")
-    fit = solve.fit(mine, build_design(mine, fix_b=True), DELTA, starts=8)
-    assert fit.theta[NAMES.index("b")] == 0
-    assert fit.at_bound == ()
-    assert fit.rmse_nats < 0.01
+    values, at_bound, reason = fit_point(mine, SETTINGS)
+    assert values is not None
+    assert values[SMELT.coefficients.index("b")] == 0
+    assert (at_bound, reason) == ("none", "b is held at 0: there is one sparsity")
+
+
+def test_too_few_endpoints_have_no_fit() -> None:
+    values, at_bound, reason = fit_point(points(endpoint_rows(part(1, 3)), "baseline"), SETTINGS)
+    assert (values, at_bound) == (None, "none")
+    assert reason == "18 endpoints (scales: 1, sparsities: 3, token counts: 6) do not determine 6 coefficients"
 
 
 def test_starts_are_deterministic_and_inside() -> None:
-    design = build_design(points(endpoint_rows(), "baseline"))
-    starts = solve.random_starts(design, 64)
-    np.testing.assert_array_equal(starts, solve.random_starts(design, 64))
-    assert ((starts >= design.lower) & (starts <= design.upper)).all()
-    assert len(np.unique(starts, axis=0)) == 64
+    for name, surface in SURFACES.items():
+        at = variables(40)
+        design = surface.design(points_at(surface.predict(VALUES[name], at), at))
+        starts = solve.random_starts(design, 64)
+        np.testing.assert_array_equal(starts, solve.random_starts(design, 64))
+        assert ((starts >= design.lower) & (starts <= design.upper)).all()
+        assert len(np.unique(starts, axis=0)) == 64
+
+
+@pytest.mark.parametrize("surface", [LOOPED_DEPTH, LOOPED_MOE])
+def test_surfaces_with_loops_are_recovered(surface: Any) -> None:
+    """From data without noise; the joint law's 14 coefficients need all axes and settle more slowly."""
+    at = variables(240, 1)
+    mine = points_at(surface.predict(VALUES[surface.name], at), at)
+    fit = solve.fit(mine, surface, surface.design(mine), using(starts=4))
+    assert fit.rmse_nats < 1e-6
+    np.testing.assert_allclose(fit.values, VALUES[surface.name], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"surface": "eq3"}, "scaling.surface: 'eq3'; expected one of smelt, chinchilla, looped_depth, looped_moe"),
+        ({"solver": "adam"}, "scaling.solver: 'adam'; expected one of reference, newton"),
+        ({"resample": "rows"}, "scaling.resample: 'rows'; expected one of cells, cells_by_scale, endpoints"),
+    ],
+)
+def test_unknown_choices(changes: dict[str, str], message: str) -> None:
+    mine = points(endpoint_rows(), "baseline")
+    with pytest.raises(UserError, match=message):
+        fit_surfaces({"baseline": mine}, using(**changes))
+
+
+OUTPUTS = ("coefficients", "draws", "surfaces-without", "residuals")
+
+
+def run(folder: Path, rows: list[dict[str, Any]], **changes: Any) -> dict[str, Path]:
+    endpoints = write_endpoints(folder / "endpoints.parquet", rows)
+    paths = {name: folder / f"{name}.parquet" for name in OUTPUTS}
+    options = [text for name, path in paths.items() for text in (f"--{name}", str(path))]
+    main(["--spec", json.dumps(SPEC | changes), "--endpoints", str(endpoints), *options])
+    return paths
+
+
+def test_the_artifacts_of_the_command(tmp_path: Path) -> None:
+    paths = run(tmp_path, endpoint_rows(noise=1.0, seed=2), draws=40)
+    coefficients, drawn, without = (pq.read_table(paths[name]) for name in OUTPUTS[:3])
+    assert coefficients.schema.names == coefficients_schema(SMELT).names
+    assert drawn.schema.names == draws_schema(SMELT).names
+    assert without.schema.names == without_schema(SMELT).names
+    rows = coefficients.to_pylist()
+    assert [row["architecture"] for row in rows] == ["baseline", "smelt"]
+    for row in rows:
+        for name in (*SMELT.coefficients, "gamma"):
+            assert row[f"{name}_low"] < row[name] < row[f"{name}_high"]
+        assert row["gamma_jackknife_low"] < row["gamma"] < row["gamma_jackknife_high"]
+        assert (row["surface"], row["solver"], row["resample"], row["draws"]) == ("smelt", "newton", "cells", 40)
+    assert drawn["draw"].to_pylist() == [*range(40), *range(40)]
+    assert without.num_rows == 24
+    assert set(without["scale"].to_pylist()) == {"100M", "200M", "600M", "1.6B"}
+    assert pq.read_table(paths["residuals"]).num_rows == 144
+    read = read_draws(paths["draws"], SMELT)["smelt"]
+    assert read.values.shape == (40, 6)
+    assert read.converged.all()
+    np.testing.assert_array_equal(read.values[:, 3], drawn["a"].to_numpy()[40:])
+    found = values_of(rows[1], SMELT)
+    assert found is not None
+    assert found.tolist() == [rows[1][name] for name in "EAKabc"]
+
+
+def test_same_bytes_again(tmp_path: Path) -> None:
+    rows = endpoint_rows(noise=1.0, seed=2)
+    first, second = (run(tmp_path / name, rows, draws=30) for name in ("a", "b"))
+    for name in OUTPUTS:
+        assert first[name].read_bytes() == second[name].read_bytes()
+
+
+def test_resampled_endpoints_are_said_to_be_too_narrow(tmp_path: Path) -> None:
+    paths = run(tmp_path, endpoint_rows(noise=1.0, seed=2), draws=20, resample="endpoints")
+    assert all(bootstrap.NARROW in row["reason"] for row in pq.read_table(paths["coefficients"]).to_pylist())
+
+
+def test_a_surface_without_s_leaves_b_missing(tmp_path: Path) -> None:
+    paths = run(tmp_path, endpoint_rows(noise=1.0, seed=2), draws=10, surface="chinchilla")
+    table = pq.read_table(paths["coefficients"])
+    assert table.schema.names == coefficients_schema(SURFACES["chinchilla"]).names
+    assert table["b"].null_count == 2
+    assert table["a"].null_count == 0
+
+
+def test_a_shared_surface_stands_with_each_architecture(tmp_path: Path) -> None:
+    shape = {"baseline": (1, 0.0), "smelt": (2, 0.5)}
+    rows = []
+    for row in endpoint_rows(noise=1.0, seed=2):
+        visits, share = shape[row["architecture"]]
+        active = int(row["flops_per_token"] / 6 / (1 + share))
+        rows.append(row | {"active_params": active, "looped_params": active // 2, "visits": visits})
+    paths = run(tmp_path, rows, draws=10, surface="looped_depth")
+    first, second = pq.read_table(paths["coefficients"]).to_pylist()
+    assert first["architecture"] == "baseline"
+    assert first | {"architecture": "smelt"} == second
+    assert first["endpoints"] == 144
+    assert first["phi_low"] <= first["phi"] <= first["phi_high"]
+    drawn = read_draws(paths["draws"], LOOPED_DEPTH)
+    np.testing.assert_array_equal(drawn["baseline"].values, drawn["smelt"].values)
+    assert pq.read_table(paths["residuals"]).num_rows == 144

@@ -8,15 +8,22 @@ import numpy as np
 import pytest
 
 from smelt.errors import UserError
-from smelt.scaling import frontier, gain
-from smelt.scaling.draws import COEFFICIENTS, Draws, support
-from smelt.scaling.settings import Settings
-from smelt.scaling.surface import NAMES, Coefficients
-from tests.scaling.published import SPEC, SURFACES, endpoint_rows, part, points, run_stage
+from smelt.scaling import gain
+from smelt.scaling.allocation import allocation_row
+from smelt.scaling.curve import curve_rows
+from smelt.scaling.draws import Draws, support
+from smelt.scaling.jackknife import interval
+from smelt.scaling.pairs import pair_rows
+from smelt.scaling.settings import Array, Settings
+from smelt.scaling.sides import Side, budgets
+from smelt.scaling.surfaces import SURFACES as FORMS
+from tests.scaling.published import SPEC, SURFACES, VALUES, endpoint_rows, part, points, run_stage
 
 Stage = Mapping[str, list[dict[str, Any]]]
 BUDGETS = (1e20, 1e21, 1e22)
 SETTINGS = Settings(**(SPEC | {"budgets": BUDGETS}))  # type: ignore[arg-type]
+NAMES = FORMS["smelt"].coefficients
+LABELS = list(VALUES)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +95,7 @@ def test_bytes_are_the_same_twice(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         run_stage(tmp_path / folder, endpoint_rows(part(3, 2), noise=0.5), draws=20)
     files = sorted(path.name for path in (tmp_path / "a").iterdir())
-    assert len(files) == 7
+    assert len(files) == 11
     for name in files:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
@@ -98,10 +105,10 @@ def test_too_few_cells_for_intervals(tmp_path: Path) -> None:
     for row in stage["ce_gain"]:
         assert row["gain"] is not None
         assert (row["gain_low"], row["gain_high"], row["draws"], row["resolved"]) == (None, None, 0, False)
-        assert "no interval: 85 % of the draws leave a coefficient unidentified" in row["reason"]
+        assert "no interval: 91.7 % of the draws leave a coefficient unidentified" in row["reason"]
     assert all(row["E_low"] is None and "no interval" in row["reason"] for row in stage["coefficients"])
     assert all(row["low"] is None for row in stage["frontier"])
-    assert sum(not row["identified"] for row in stage["draws"]) == 2 * 51
+    assert sum(not row["identified"] for row in stage["draws"]) == 2 * 55
 
 
 def test_too_few_endpoints_for_a_surface(tmp_path: Path) -> None:
@@ -132,18 +139,25 @@ def test_no_other_architecture_gives_no_gain(tmp_path: Path) -> None:
 # The reasons one by one, on sides made by hand.
 
 
-def side(name: str, spread: float = 0.0, at_bound: str = "none", **changes: float) -> gain.Side:
-    """An architecture whose surface is the published one with changes, and 40 draws around it."""
-    surface = SURFACES[name]._replace(**{key: np.float64(value) for key, value in changes.items()})
-    row: dict[str, Any] = dict.fromkeys(COEFFICIENTS.names)
-    row |= {"architecture": name, "endpoints": 72, "at_bound": at_bound}
-    noise = np.linspace(-1, 1, 40)
-    drawn = Coefficients(*(np.full(40, float(value)) for value in surface))
-    draws = Draws(drawn._replace(E=drawn.E + spread * noise), np.ones(40, bool), np.ones(40, bool), np.full(40, "none"))
-    return gain.Side(row, surface, draws, frontier.box(points(endpoint_rows(), name)))
+def side(name: str, spread: float = 0.0, at_bound: str = "none", **changes: float) -> Side:
+    """An architecture with the published surface changed, 40 draws around it, and one without each cell."""
+    values = SURFACES[name].copy()
+    for key, value in changes.items():
+        values[NAMES.index(key)] = value
+    one = points(endpoint_rows(), name)
+    cells = sorted(set(one.cells))
+    drawn, left = (drawn_around(values, np.linspace(-1, 1, count) * spread) for count in (40, len(cells)))
+    return Side(one, FORMS["smelt"], values, at_bound, "", drawn, left, cells)
 
 
-def gain_row(target: gain.Side, reference: gain.Side, budget: float = 1e20) -> dict[str, Any]:
+def drawn_around(values: Array, shifts: Array) -> Draws:
+    """Surfaces that differ in E, all of them fit to use."""
+    drawn = np.tile(values, (shifts.size, 1))
+    drawn[:, 0] += shifts
+    return Draws(drawn, np.ones(shifts.size, bool), np.ones(shifts.size, bool), np.full(shifts.size, "none", "<U20"))
+
+
+def gain_row(target: Side, reference: Side, budget: float = 1e20) -> dict[str, Any]:
     return gain.gain_row(target, reference, budget, "S95", SETTINGS)
 
 
@@ -169,7 +183,7 @@ def test_a_coefficient_on_a_bound_is_named_and_leaves_no_number() -> None:
     row = gain_row(side("smelt", at_bound="E"), side("baseline"))
     assert (row["resolved"], row["reason"]) == (False, "smelt: E on a bound of the fit")
     assert {row[name] for name in ("gain", "gain_low", "gain_high", "multiplier", "loss")} == {None}
-    allocation = gain.allocation_row(side("smelt", at_bound="E"), 1e20, "S95", SETTINGS)
+    allocation = allocation_row(side("smelt", at_bound="E"), 1e20, "S95", SETTINGS)
     assert (allocation["tpp"], allocation["reason"]) == (None, "smelt: E on a bound of the fit")
 
 
@@ -179,7 +193,7 @@ def test_an_exponent_of_zero_leaves_no_frontier(name: str) -> None:
     assert (row["gain"], row["resolved"], row["window"]) == (None, False, "edge")
     assert f"baseline: {name} on a bound of the fit" in row["reason"]
     assert f"the exponent {name} is not positive" in row["reason"]
-    allocation = gain.allocation_row(side("baseline", **{name: 0.0}), 1e20, "S95", SETTINGS)
+    allocation = allocation_row(side("baseline", **{name: 0.0}), 1e20, "S95", SETTINGS)
     assert allocation["tpp"] is None
     assert "no frontier" in allocation["reason"]
 
@@ -220,7 +234,7 @@ def test_support_counts_each_cause_over_all_architectures() -> None:
     one, other = side("smelt").draws, side("baseline").draws
     one.identified[0] = one.converged[0] = False
     other.converged[1] = False
-    other.surface.a[2] = 0
+    other.values[2, NAMES.index("a")] = 0
     held = support([one, other])
     assert held.count == 37
     assert held.reason == (
@@ -232,6 +246,85 @@ def test_support_counts_each_cause_over_all_architectures() -> None:
 
 def test_windows_that_do_not_overlap() -> None:
     far = side("smelt")
-    beyond = frontier.Box(far.box.flops, far.box.tokens, (1e30, 1e31))
+    far.points.variables["tokens"][:] *= 1e9  # type: ignore[index]
     with pytest.raises(UserError, match=r"give scaling\.budgets"):
-        gain.budgets([side("baseline"), gain.Side(far.row, far.surface, far.draws, beyond)], Settings(**SPEC))  # type: ignore[arg-type]
+        budgets([side("baseline"), far], Settings(**SPEC))  # type: ignore[arg-type]
+
+
+def test_jackknife_of_a_mean_is_its_t_interval() -> None:
+    values = np.array([1.0, 2.0, 4.0, 8.0, 3.0])
+    left = np.array([np.delete(values, place).mean() for place in range(5)])
+    reach = 2.7764451051977987 * values.std(ddof=1) / np.sqrt(5)  # t of 4 degrees of freedom
+    assert interval(values.mean(), left) == pytest.approx((values.mean() - reach, values.mean() + reach))
+
+
+def test_the_jackknife_stays_below_a_gain_of_one() -> None:
+    row = gain_row(side("smelt", spread=0.02), side("baseline"))
+    assert row["jackknife_low"] < row["gain"] < row["jackknife_high"] < 1
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (lambda left: left.identified.__setitem__(3, False), "is not determined"),
+        (lambda left: left.converged.__setitem__(3, False), "did not converge"),
+        (lambda left: left.at_bound.__setitem__(3, "E"), "has a coefficient on a bound"),
+        (lambda left: left.values.__setitem__((3, 3), 0.0), "has no frontier"),
+    ],
+)
+def test_a_surface_without_a_cell_that_says_nothing_leaves_no_jackknife(change: Any, cause: str) -> None:
+    target = side("smelt", spread=0.001)
+    change(target.without)
+    row = gain_row(target, side("baseline"))
+    assert (row["jackknife_low"], row["jackknife_high"], row["resolved"]) == (None, None, True)
+    assert row["reason"] == f"no jackknife: without {' '.join(target.cells[3])} smelt {cause}"
+
+
+def test_leave_one_out_names_the_cell_and_the_reason(noisy: Stage) -> None:
+    rows = [row for row in noisy["leave_one_out"] if (row["budget_flops"], row["sparsity"]) == (4.0e20, "S95")]
+    assert len({(row["left_out_scale"], row["left_out_sparsity"]) for row in rows}) == len(rows) == 12
+    whole = next(row for row in noisy["ce_gain"] if (row["budget_flops"], row["sparsity"]) == (4.0e20, "S95"))
+    for row in rows:
+        assert row["reason"] is None
+        assert row["gain"] == pytest.approx(whole["gain"], abs=0.1)
+        assert row["gamma"] == pytest.approx(0.25, abs=0.05)
+    assert whole["jackknife_low"] < whole["gain"] < whole["jackknife_high"]
+
+
+def test_gain_curve(exact: Stage) -> None:
+    curve = [row for row in exact["gain_curve"] if row["sparsity"] == "S85"]
+    assert len(curve) == 61
+    assert (curve[0]["budget_flops"], curve[-1]["budget_flops"]) == pytest.approx((1.3327e19, 2.206e22), rel=5e-3)
+    assert {row["window"] for row in curve} == {"edge", "inside", "extrapolated"}
+    for row in curve:
+        assert row["gain_low"] - 1e-6 <= row["gain"] <= row["gain_high"] + 1e-6
+    signs = [row["gain"] > 0 for row in curve]
+    assert signs == sorted(signs)
+    near = min(curve, key=lambda row: abs(row["budget_flops"] - 1e21))
+    assert near["gain"] == pytest.approx(0.179, abs=0.01)
+
+
+def test_the_curve_of_a_surface_with_a_fault_is_empty() -> None:
+    assert curve_rows(side("smelt", at_bound="E"), side("baseline"), "S95", SETTINGS) == []
+
+
+def test_pairs_of_surfaces(exact: Stage) -> None:
+    (row,) = exact["surface_pairs"]
+    assert row["gamma_ratio"] == pytest.approx(1.0554, abs=5e-4)
+    assert row["data_crossover_tokens"] == pytest.approx(1.621e10, rel=5e-3)
+    assert row["gamma_ratio_low"] - 1e-4 <= row["gamma_ratio"] <= row["gamma_ratio_high"] + 1e-4
+    assert row["data_crossover_tokens_low"] <= row["data_crossover_tokens"] * 1.01
+    assert (row["endpoints"], row["draws"], row["sparsity"], row["reason"]) == (144, 60, None, None)
+
+
+def test_a_pair_that_shares_its_data_term_has_no_crossover() -> None:
+    (row,) = pair_rows(side("baseline"), side("baseline"), LABELS, SETTINGS)
+    assert (row["gamma_ratio"], row["data_crossover_tokens"]) == (1, None)
+    assert row["reason"] == "no crossover: the data terms are the same"
+    (row,) = pair_rows(side("smelt", at_bound="a"), side("baseline"), LABELS, SETTINGS)
+    assert (row["gamma_ratio"], row["reason"]) == (None, "smelt: a on a bound of the fit")
+
+
+def test_the_closed_forms_are_checked_by_search(noisy: Stage) -> None:
+    assert all(row["inversion_error"] < 1e-8 for row in noisy["ce_gain"])
+    assert {(row["surface"], row["resample"]) for row in noisy["ce_gain"]} == {("smelt", "cells")}

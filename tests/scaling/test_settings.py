@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 from smelt.errors import UserError
-from smelt.scaling.settings import Settings, read_points
+from smelt.scaling.settings import Settings, joined, read_points
 from tests.scaling.published import SPEC, endpoint_rows, write_endpoints
 
 ROOT = Path(__file__).parents[2]
@@ -23,9 +24,10 @@ def read(folder: Path, rows: list[dict[str, Any]], **changes: Any) -> dict[str, 
 def test_defaults_are_the_schema_s() -> None:
     schema = yaml.safe_load((ROOT / "config" / "schema.yaml").read_text())["properties"]["scaling"]["properties"]
     fields = {field.name: field for field in dataclasses.fields(Settings)}
-    required = {"study", "reference", "sparsity_values"}  # from the rest of the study
-    assert schema.keys() == fields.keys() - required
-    for name, entry in schema.items():
+    required = {"study", "reference", "sparsity_values"}  # what the study makes of the next two, and of the rest
+    assert schema.keys() - {"reference", "sparsities"} == fields.keys() - required
+    for name in fields.keys() - required:
+        entry = schema[name]
         default = fields[name].default
         assert (list(default) if isinstance(default, tuple) else default) == entry["default"]
 
@@ -39,6 +41,29 @@ def test_controls_and_early_branches_stay_out(tmp_path: Path) -> None:
         assert one.loss.size == 12 * 4
         assert set(one.sparsity) == {"S85", "S95", "S97"}
         assert one.tokens.min() > 5e10
+
+
+def test_the_control_is_fitted_where_it_is_all_there_is(tmp_path: Path) -> None:
+    rows = [row | {"sparsity": "S0", "S": 0.0} for row in endpoint_rows() if row["sparsity"] == "S85"]
+    points = read(tmp_path, rows, sparsity_values={"S0": 0.0})
+    assert points["smelt"].loss.size == 24
+    assert set(points["smelt"].active) == {1.0}
+
+
+def test_variables_are_those_that_no_endpoint_lacks(tmp_path: Path) -> None:
+    rows = [row | {"visits": 2, "S_own": 0.9 if row["architecture"] == "smelt" else None} for row in endpoint_rows()]
+    rows[0]["visits"] = None
+    points = read(tmp_path, rows)
+    assert set(points["smelt"].variables) == {"active", "flops", "tokens", "params", "visits"}
+    assert set(points["baseline"].variables) == {"active", "flops", "tokens", "params"}
+    together = joined(points)
+    assert set(together.variables) == {"active", "flops", "tokens", "params"}
+    assert (together.architecture, together.loss.size) == ("all", 144)
+    assert list(together.names) == ["baseline"] * 72 + ["smelt"] * 72
+    assert np.array_equal(together.flops[72:], points["smelt"].flops)
+    other = read_points(tmp_path / "endpoints.parquet", Settings(**SPEC), "S_own")
+    assert "active" not in other["baseline"].variables
+    assert other["smelt"].active == pytest.approx(0.1)
 
 
 def test_reference_comes_first(tmp_path: Path) -> None:
@@ -60,7 +85,8 @@ def test_what_cannot_be_fitted(tmp_path: Path, changes: dict[str, Any], words: s
 
 
 def test_nothing_here_loads_torch() -> None:
-    modules = "smelt.scaling.endpoints, smelt.scaling.fit, smelt.scaling.gain"
+    modules = "smelt.scaling.endpoints, smelt.scaling.own, smelt.scaling.simulate"
+    modules += ", smelt.scaling.fit, smelt.scaling.gain"
     modules += ", smelt.reporting.tables, smelt.reporting.scaling_figures, smelt.reporting.training_curves"
     code = f"import sys, {modules}; sys.exit(bool({{'torch', 'pandas', 'snakemake'}} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
