@@ -2,6 +2,8 @@
 
 snakemake --cores all results/tables/ce_gain.csv
 snakemake --cores all --config study=smoke          # all tables and figures of another study
+
+A study whose endpoints are given starts at scaling. A target stands before --config.
 """
 
 from snakemake.utils import min_version
@@ -10,11 +12,28 @@ min_version("9.0")
 
 
 include: "rules/common.smk"
-include: "rules/corpus.smk"
-include: "rules/budgets.smk"
-include: "rules/training.smk"
-include: "rules/evaluation.smk"
+
+
+if TRAINS:
+
+    include: "rules/grid.smk"
+    include: "rules/corpus.smk"
+    include: "rules/budgets.smk"
+    include: "rules/training.smk"
+    include: "rules/evaluation.smk"
+    include: "rules/reporting/trained.smk"
+
+
+include: f"rules/scaling/{STUDY.kind}.smk"
 include: "rules/scaling.smk"
+
+
+if STUDY.scores:
+
+    include: "rules/scaling/scored.smk"
+    include: "rules/reporting/scored.smk"
+
+
 include: "rules/reporting.smk"
 
 

@@ -9,9 +9,13 @@ ROOT = Path(__file__).parent.parent
 HEAD = """# The study file, key by key
 
 Made from `config/schema.yaml` by `python docs/make_study.py`; a test holds the two together. A study is one YAML file,
-chosen with `--config study=NAME` (a file of `config/`) or `--config study=path/to/file.yaml`. Studies are never merged:
-copy `config/desk.yaml`, give it another `name:`, and change what you like. A mistake is one line that names the key
-and the mend.
+chosen with `--config study=NAME` (a file of `config/`) or `--config study=path/to/file.yaml`; a target stands before
+`--config`. Studies are never merged: copy `config/desk.yaml`, give it another `name:`, and change what you like. A
+mistake is one line that names the key and the mend.
+
+A study trains a grid (`corpus`, `grid`, `training`), or it takes your own endpoints (`endpoints`, see
+[endpoints.md](endpoints.md)), or it simulates them from known surfaces (`simulation`, as `config/published.yaml` does).
+The `scaling` section means the same in all three.
 
 | key | type | default | meaning |
 |---|---|---|---|
@@ -22,8 +26,8 @@ def rows(schema: dict[str, Any], root: dict[str, Any], prefix: str = "") -> list
     """One line for each key, nested keys after their parent; NAME stands for a key that the user chooses."""
     lines = []
     for name, child in schema.get("properties", {}).items():
-        key, required = f"{prefix}{name}", name in schema.get("required", [])
-        default = "required" if required else f"`{child['default']}`" if "default" in child else ""
+        key = f"{prefix}{name}"
+        default = needed(name, schema) or (f"`{child['default']}`" if "default" in child else "")
         lines.append(f"| `{key}` | {kind(child)} | {default} | {child['description']} |")
         target = root["$defs"][child["$ref"].split("/")[-1]] if "$ref" in child else child
         lines += rows(target, root, f"{key}.")
@@ -31,6 +35,13 @@ def rows(schema: dict[str, Any], root: dict[str, Any], prefix: str = "") -> list
         if isinstance(others, dict) and "properties" in others:
             lines += rows(others, root, f"{key}.NAME.")
     return lines
+
+
+def needed(name: str, schema: dict[str, Any]) -> str:
+    """Whether a key is required; empty where it is not."""
+    if name in schema.get("required", []):
+        return "required"
+    return "required in a grid" if name in schema.get("then", {}).get("required", []) else ""
 
 
 def kind(schema: dict[str, Any]) -> str:

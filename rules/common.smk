@@ -1,4 +1,4 @@
-"""What all rules share: the study and its runs, the results root, and one spec for each job.
+"""What all rules share: the study, its results root, and one spec for each job.
 
 Reads config/schema.yaml and the study file named by `--config study=NAME|PATH`. Holds no rule. A spec is one
 canonical JSON string of plain values: Snakemake compares it to decide what runs again.
@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 from smelt import jobs, preflight, study as studies
-from smelt.corpus.sources import read_sources
 from smelt.errors import UserError
 from smelt.spec import canonical_json, fingerprint
 
@@ -22,26 +21,9 @@ except UserError as error:
     sys.exit(f"error: {error}")
 
 RESULTS = STUDY.root
-CACHE = os.environ.get("SMELT_CACHE", "cache")  # of downloads: outside the results, shared by studies
 CONFIG = STUDY.config
-RUNS = STUDY.runs
-TRAINED = STUDY.trained
-# Relative where the workflow's folder is the working directory: a clone that is moved must not rerun anything.
-SOURCES = Path(workflow.basedir) / CONFIG["corpus"]["sources"]
-SOURCES = str(SOURCES.relative_to(Path.cwd()) if SOURCES.is_relative_to(Path.cwd()) else SOURCES)
-try:
-    read_sources(SOURCES, CONFIG["corpus"]["select"])
-except UserError as error:
-    sys.exit(f"error: {STUDY.path}: {error}")
+TRAINS = STUDY.kind == "trained"  # otherwise its endpoints are given
 TUNING = bool(CONFIG["tuning"]["rates"])
-BRANCHES = range(1, len(TRAINED[0].training.branch_steps) + 1)
-
-
-wildcard_constraints:
-    run="|".join(RUNS),
-    stream="stable|decay",
-    shard=r"\d{5}",
-    branch=r"\d+",
 
 
 def spec(section, keys=None):
@@ -57,66 +39,13 @@ def job(settings):
         sys.exit(f"error: {STUDY.path}: {error}")
 
 
-def run_spec(wildcards):
-    """Canonical JSON of what one training job is told."""
-    return canonical_json(jobs.training(STUDY, RUNS[wildcards.run]))
-
-
-def shards(stream, contexts):
-    """The shards that hold the first `contexts` contexts of a stream."""
-    count = -(-contexts // CONFIG["corpus"]["shard_contexts"])
-    return [f"{RESULTS}/corpus/{stream}/shard-{number:05d}.parquet" for number in range(count)]
-
-
-def previous_shard(wildcards):
-    """The shard before this one in its stream; none before the first."""
-    number = int(wildcards.shard)
-    return f"{RESULTS}/corpus/{wildcards.stream}/shard-{number - 1:05d}.parquet" if number else []
-
-
-def run_shards(stream):
-    """A function of the wildcards: the shards of `stream` that the run reads."""
-    return lambda wildcards: shards(stream, RUNS[wildcards.run].contexts[stream])
-
-
-def contexts_needed(stream):
-    """Contexts of a stream that the study's trained runs read at the most."""
-    return max(run.contexts[stream] for run in TRAINED)
-
-
-def stable_shards():
-    return shards("stable", contexts_needed("stable"))
-
-
-def decay_shards():
-    return shards("decay", contexts_needed("decay"))
-
-
-def models(run="{run}"):
-    """Endpoint models of a run, in the order of its branches."""
-    return [f"{RESULTS}/training/{run}/branch-{branch}.safetensors" for branch in BRANCHES]
-
-
-def evaluated():
-    """Held-out losses of the trained runs, in the order of `jobs.endpoints`."""
-    return [f"{RESULTS}/evaluation/{run.id}/losses.parquet" for run in TRAINED]
-
-
-def logs_of_training():
-    return [f"{RESULTS}/training/{run.id}/log.parquet" for run in TRAINED]
-
-
 def before_start(cores):
     """Check the results root and the machine; `cores` is None where jobs run elsewhere."""
-    waiting = [run for run in TRAINED if not os.path.exists(f"{RESULTS}/training/{run.id}/log.parquet")]
+    runs = STUDY.trained if TRAINS else []
+    waiting = [run for run in runs if not os.path.exists(f"{RESULTS}/training/{run.id}/log.parquet")]
     try:
         if cores:
             preflight.check_machine(STUDY, waiting, cores)
         preflight.claim_root(STUDY)
     except (UserError, OSError) as error:
         sys.exit(f"error: {error}")
-
-
-def training_memory(wildcards):
-    """Megabytes that a training job takes at the most."""
-    return preflight.memory(RUNS[wildcards.run]) // 10**6

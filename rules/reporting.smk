@@ -1,14 +1,32 @@
 """Reporting: what a person reads.
 
-In: results/scaling/*.parquet, results/training/RUN/log.parquet.
-Out: results/tables/{ce_gain,coefficients,allocation,endpoints}.{csv,parquet} and
-results/figures/{loss_by_compute,reducible_loss,frontiers,training_curves}.{pdf,png}; in a tuning study
-tables/learning_rate.{csv,parquet} and figures/learning_rate.{pdf,png} in place of the others.
+In: results/scaling/*.parquet. Rules that read what training wrote stand in reporting/trained.smk.
+Out: results/tables/{ce_gain,coefficients,allocation,endpoints,leave_one_out,surface_pairs,sensitivity}.{csv,parquet} and
+results/figures/{loss_by_compute,surfaces,reducible_loss,frontiers,gain_curve}.{pdf,svg,png}; in a tuning study
+tables/learning_rate.{csv,parquet} in place of these tables. Of the paper's study, and of those simulated from its
+published surfaces, also tables/paper_comparison.{csv,parquet}.
 """
 
 # A tuning study answers another question than a grid: its endpoints differ in rate, and no surface fits them.
-TABLES = ["learning_rate"] if TUNING else ["ce_gain", "coefficients", "allocation", "endpoints"]
-FIGURES = ["learning_rate"] if TUNING else ["loss_by_compute", "reducible_loss", "frontiers"]
+ANSWERS = ["ce_gain", "coefficients", "allocation", "endpoints", "leave_one_out", "surface_pairs", "sensitivity"]
+TABLES = ["learning_rate"] if TUNING else ANSWERS
+SCALING_FIGURES = ["loss_by_compute", "surfaces", "reducible_loss", "frontiers", "gain_curve"]
+FIGURES = ["learning_rate"] if TUNING else SCALING_FIGURES
+# Of studies that train, beside them.
+TRAINED_TABLES = ["budgets", "corpus", "streams"] if TRAINS else []
+TRAINED_FIGURES = ["training_curves"] if TRAINS else []
+# Of those, where on the text a gain lies.
+TRAINED_TABLES += ["subsets", "length"] if TRAINS and not TUNING else []
+TRAINED_FIGURES += ["subsets", "quartiles", "length_profile"] if TRAINS and not TUNING else []
+# Of studies with downstream scores, in reporting/scored.smk.
+SCORED_TABLES = ["calibration", "calibration_means", "wins"] if STUDY.scores else []
+SCORED_FIGURES = ["calibration"] if STUDY.scores else []
+# Of the paper's own study and of those simulated from its published surfaces; any other may ask for it and learn nothing.
+WHOSE = jobs.paper_comparison(STUDY).get("endpoints")
+PAPER_TABLES = ["paper_comparison"] if WHOSE else []
+ANSWERED = ["ce_gain", "coefficients", "allocation", "endpoints", "surface_pairs"] if WHOSE else []
+COMPARED = expand(f"{RESULTS}/scaling/{{name}}.parquet", name=ANSWERED)
+COMPARED += [f"{RESULTS}/tables/budgets.parquet"] if WHOSE == "measured" else []
 
 
 localrules:
@@ -19,13 +37,17 @@ localrules:
 rule tables:
     """All tables of the study."""
     input:
-        expand(f"{RESULTS}/tables/{{name}}.csv", name=[*TABLES, "budgets", "corpus", "streams"]),
+        expand(f"{RESULTS}/tables/{{name}}.csv", name=[*TABLES, *TRAINED_TABLES, *SCORED_TABLES, *PAPER_TABLES]),
 
 
 rule figures:
-    """All figures, as PDF and PNG."""
+    """All figures, as PDF, SVG and PNG."""
     input:
-        expand(f"{RESULTS}/figures/{{name}}.{{kind}}", name=[*FIGURES, "training_curves"], kind=["pdf", "png"]),
+        expand(
+            f"{RESULTS}/figures/{{name}}.{{kind}}",
+            name=[*FIGURES, *TRAINED_FIGURES, *SCORED_FIGURES],
+            kind=["pdf", "svg", "png"],
+        ),
 
 
 rule scaling_tables:
@@ -40,6 +62,7 @@ rule scaling_tables:
     benchmark:
         f"{RESULTS}/benchmarks/reporting/scaling_tables.tsv"
     params:
+        spec=job(jobs.tables),
         code=fingerprint("smelt.reporting.tables"),
     threads: 1
     resources:
@@ -48,20 +71,47 @@ rule scaling_tables:
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.reporting.tables --artifacts {input:q} --csv {output.csv:q} > {log:q} 2>&1"
+        "python -m smelt.reporting.tables --spec {params.spec:q} --artifacts {input:q}"
+        " --csv {output.csv:q} > {log:q} 2>&1"
+
+
+rule paper_comparison:
+    """Every number that the paper prints, beside the study's own."""
+    input:
+        registry=jobs.paper_numbers(),
+        tables=COMPARED,
+    output:
+        csv=f"{RESULTS}/tables/paper_comparison.csv",
+        parquet=f"{RESULTS}/tables/paper_comparison.parquet",
+    log:
+        f"{RESULTS}/logs/reporting/paper_comparison.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/reporting/paper_comparison.tsv"
+    params:
+        spec=job(jobs.paper_comparison),
+        code=fingerprint("smelt.reporting.paper_comparison"),
+    threads: 1
+    resources:
+        mem_mb=500,
+        runtime=5,
+    conda:
+        "../envs/smelt.yaml"
+    shell:
+        "python -m smelt.reporting.paper_comparison --spec {params.spec:q} --registry {input.registry:q}"
+        " --tables {input.tables:q} --csv {output.csv:q} > {log:q} 2>&1"
 
 
 rule scaling_figures:
-    """Loss by compute, reducible loss and frontiers."""
+    """Loss by compute, surfaces with data and residuals, reducible loss, frontiers and gain against budget."""
     input:
         endpoints=f"{RESULTS}/scaling/endpoints.parquet",
         coefficients=f"{RESULTS}/scaling/coefficients.parquet",
         residuals=f"{RESULTS}/scaling/residuals.parquet",
         frontier=f"{RESULTS}/scaling/frontier.parquet",
+        ce_gain=f"{RESULTS}/scaling/ce_gain.parquet",
+        gain_curve=f"{RESULTS}/scaling/gain_curve.parquet",
     output:
-        loss_by_compute=expand(f"{RESULTS}/figures/loss_by_compute.{{kind}}", kind=["pdf", "png"]),
-        reducible_loss=expand(f"{RESULTS}/figures/reducible_loss.{{kind}}", kind=["pdf", "png"]),
-        frontiers=expand(f"{RESULTS}/figures/frontiers.{{kind}}", kind=["pdf", "png"]),
+        expand(f"{RESULTS}/figures/{{name}}.{{kind}}", name=SCALING_FIGURES, kind=["pdf", "svg", "png"]),
     log:
         f"{RESULTS}/logs/reporting/scaling_figures.log",
     benchmark:
@@ -79,53 +129,5 @@ rule scaling_figures:
         "python -m smelt.reporting.scaling_figures --spec {params.spec:q}"
         " --endpoints {input.endpoints:q} --coefficients {input.coefficients:q}"
         " --residuals {input.residuals:q} --frontier {input.frontier:q}"
-        " --loss-by-compute {output.loss_by_compute:q} --reducible-loss {output.reducible_loss:q}"
-        " --frontiers {output.frontiers:q} > {log:q} 2>&1"
-
-
-rule training_curves:
-    """Training loss of the stable phase of every run."""
-    input:
-        logs=logs_of_training(),
-    output:
-        expand(f"{RESULTS}/figures/training_curves.{{kind}}", kind=["pdf", "png"]),
-    log:
-        f"{RESULTS}/logs/reporting/training_curves.log",
-    benchmark:
-        f"{RESULTS}/benchmarks/reporting/training_curves.tsv"
-    params:
-        spec=job(jobs.figure),
-        code=fingerprint("smelt.reporting.training_curves"),
-    threads: 1
-    resources:
-        mem_mb=1000,
-        runtime=10,
-    conda:
-        "../envs/smelt.yaml"
-    shell:
-        "python -m smelt.reporting.training_curves --spec {params.spec:q} --logs {input.logs:q}"
-        " --out {output:q} > {log:q} 2>&1"
-
-
-rule learning_rate:
-    """Held-out loss against the learning rate (tuning studies)."""
-    input:
-        rates=f"{RESULTS}/scaling/learning_rate.parquet",
-    output:
-        expand(f"{RESULTS}/figures/learning_rate.{{kind}}", kind=["pdf", "png"]),
-    log:
-        f"{RESULTS}/logs/reporting/learning_rate.log",
-    benchmark:
-        f"{RESULTS}/benchmarks/reporting/learning_rate.tsv"
-    params:
-        spec=job(jobs.figure),
-        code=fingerprint("smelt.reporting.learning_rate"),
-    threads: 1
-    resources:
-        mem_mb=1000,
-        runtime=10,
-    conda:
-        "../envs/smelt.yaml"
-    shell:
-        "python -m smelt.reporting.learning_rate --spec {params.spec:q} --rates {input.rates:q}"
+        " --ce-gain {input.ce_gain:q} --gain-curve {input.gain_curve:q}"
         " --out {output:q} > {log:q} 2>&1"

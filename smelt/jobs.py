@@ -4,26 +4,34 @@ Only the Snakefile uses it. A spec holds what its job's outputs depend on and no
 reruns a job when its spec changes.
 """
 
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from smelt.budgets.ledger import budget, sparsity
 from smelt.errors import UserError
+from smelt.given import OwnStudy, SimulatedStudy
+from smelt.grid import GridStudy, Run
 from smelt.model.settings import ModelSettings
+from smelt.reporting.paper_values import read_registry
+from smelt.reporting.printed_digits import coefficients
 from smelt.spec import plain
-from smelt.study import Run, Study
+from smelt.study_file import Study
 
 
-def training(study: Study, run: Run) -> dict[str, Any]:
+def training(study: GridStudy, run: Run) -> dict[str, Any]:
     """Network and recipe of one run."""
     return {"context": study.config["corpus"]["context"], "model": plain(run.model), "training": plain(run.training)}
 
 
-def corpus_summary(study: Study) -> dict[str, Any]:
+def corpus_summary(study: GridStudy) -> dict[str, Any]:
     """The sources read, and the keys that the study charges a query."""
     return {**study.section("corpus", ["select"]), "attention_keys": study.attention_keys}
 
 
-def budgets(study: Study) -> dict[str, Any]:
+def budgets(study: GridStudy) -> dict[str, Any]:
     """Networks of the grid, once each, and their controls."""
     first = {(run.architecture, run.cell): run for run in reversed(study.runs.values())}
     runs = [
@@ -40,7 +48,7 @@ def budgets(study: Study) -> dict[str, Any]:
     return {"attention_keys": study.attention_keys, "reference": study.reference, "runs": runs}
 
 
-def endpoints(study: Study) -> dict[str, Any]:
+def endpoints(study: GridStudy) -> dict[str, Any]:
     """What the table of endpoints says of each trained run."""
     return {
         "context": study.config["corpus"]["context"],
@@ -49,8 +57,12 @@ def endpoints(study: Study) -> dict[str, Any]:
     }
 
 
-def _endpoint(study: Study, run: Run) -> dict[str, Any]:
-    cost = budget(run.model, study.attention_keys)
+def _endpoint(study: GridStudy, run: Run) -> dict[str, Any]:
+    model = run.model
+    cost = budget(model, study.attention_keys)
+    # As many layers more as the span has: all layers are alike.
+    longer = budget(dataclasses.replace(model, layers=model.layers + model.loop_length), study.attention_keys)
+    found = sparsities(study, run)
     return {
         "run": run.id,
         "architecture": run.architecture,
@@ -60,34 +72,48 @@ def _endpoint(study: Study, run: Run) -> dict[str, Any]:
         "flops_per_token": cost.flops_per_token,
         "params": cost.params,
         "kv_bytes_per_token": cost.kv_bytes_per_token,
-        "S": run_sparsity(study, run),
+        "S": _chosen_sparsity(study, run, found),
+        **{f"S_{convention}": value for convention, value in found.items()},
+        "active_params": cost.active_params,
+        "looped_params": longer.active_params - cost.active_params,
+        "visits": model.visits,
+        "expansion": model.experts / model.active_experts,
         "batch_contexts": run.training.batch_contexts,
         "branch_steps": list(run.training.branch_steps),
         "decay_steps": run.training.decay_steps,
     }
 
 
-def run_sparsity(study: Study, run: Run) -> float:
-    """S of a run under the study's convention: by Eq. 1 against the reference's or its own control, or its label's.
+def sparsities(study: GridStudy, run: Run) -> dict[str, float | None]:
+    """S of a run under each convention: by Eq. 1 against its own control (none where the grid has none) or against
+    the reference's, and its label's."""
+    mine = budget(run.model, study.attention_keys)
 
-    Raises UserError where its own control is asked for and the grid has none.
-    """
-    convention = study.config["scaling"]["s_convention"]
-    if convention == "nominal":
-        return study.sparsity_values[run.sparsity]
-    control: ModelSettings | None = study.control(run.scale)
-    if convention == "own" and run.architecture != study.reference:
-        control = study.own_control(run)
-    if control is None:
+    def against(control: ModelSettings | None) -> float | None:
+        if control is None:
+            return None
+        active = budget(control, study.attention_keys)
+        return sparsity(mine.flops_per_token, mine.params, active.flops_per_token, active.params)
+
+    reference = study.control(run.scale)
+    return {
+        "own": against(reference if run.architecture == study.reference else study.own_control(run)),
+        "baseline": against(reference),
+        "nominal": study.sparsity_values[run.sparsity],
+    }
+
+
+def _chosen_sparsity(study: GridStudy, run: Run, found: Mapping[str, float | None]) -> float:
+    value = found[study.config["scaling"]["s_convention"]]
+    if value is None:
         raise UserError(
             f"scaling.s_convention is own, but {run.architecture} has no S0 control at {run.scale}; "
             "add S0 to grid.sparsities or choose baseline"
         )
-    mine, active = (budget(model, study.attention_keys) for model in (run.model, control))
-    return sparsity(mine.flops_per_token, mine.params, active.flops_per_token, active.params)
+    return value
 
 
-def rates(study: Study) -> dict[str, Any]:
+def rates(study: GridStudy) -> dict[str, Any]:
     """The runs of a sweep of the learning rate and the rate of each."""
     return {
         "reference": study.reference,
@@ -101,6 +127,56 @@ def figure(study: Study) -> dict[str, Any]:
     return {"study": study.name, "reference": study.reference}
 
 
+def tables(study: Study) -> dict[str, Any]:
+    """What every table says of simulated endpoints; nothing where they were measured."""
+    rows = study.given.rows if isinstance(study, OwnStudy) else []
+    sources = sorted({row["source"] for row in rows if row["source"].startswith("simulated")})
+    return {"source": ", ".join(sources)} if sources else {}
+
+
 def scaling(study: Study) -> dict[str, Any]:
-    """Settings of the fits, and what they need to know of the grid."""
-    return {**study.section("scaling"), **figure(study), "sparsity_values": study.sparsity_values}
+    """Settings of the fits, and what they need to know of the endpoints."""
+    told = study.section("scaling")
+    told.pop("sparsities", None)  # among the values
+    if study.s_convention != study.config["scaling"]["s_convention"]:
+        told["s_convention"] = study.s_convention
+    return {**told, **figure(study), "sparsity_values": study.sparsity_values}
+
+
+def calibration(study: Study) -> dict[str, Any]:
+    """What the calibration of downstream scores needs to know."""
+    return {**study.section("scaling", ["draws", "seed"]), **figure(study)}
+
+
+def own_endpoints(study: OwnStudy) -> dict[str, Any]:
+    """How the study's file of endpoints is read."""
+    return study.section("scaling", ["s_convention"])
+
+
+def simulated_endpoints(study: SimulatedStudy) -> dict[str, Any]:
+    """The surfaces and the noise of a simulation."""
+    return study.simulation
+
+
+def paper_numbers() -> str:
+    """The registry of the paper's numbers, from the working directory where it lies inside, as a moved clone's does."""
+    path = Path(__file__).resolve().parent.parent / "config" / "published" / "results.csv"
+    return os.fspath(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def paper_comparison(study: Study) -> dict[str, Any]:
+    """Whose endpoints a study has: those of the paper's grid, simulated from its published surfaces, or another's."""
+    told = {"study": study.name}
+    if isinstance(study, GridStudy) and study.name == "paper":
+        return {**told, "endpoints": "measured"}
+    if isinstance(study, SimulatedStudy) and _published(study.config["simulation"]["surfaces"]):
+        return {**told, "endpoints": "simulated", **study.section("simulation", ["noise"])}
+    return told
+
+
+def _published(surfaces: Mapping[str, Mapping[str, float]]) -> bool:
+    """Whether some surfaces are those that the paper prints."""
+    printed = coefficients(read_registry(Path(paper_numbers())))
+    return {name: {key: surface[key] for key in surface if key != "rmse"} for name, surface in surfaces.items()} == {
+        name: {key: entry.value for key, entry in row.items()} for name, row in printed.items()
+    }

@@ -11,7 +11,9 @@ from pathlib import Path
 from smelt.artifacts import replacing
 from smelt.budgets.ledger import budget
 from smelt.errors import UserError
-from smelt.study import CONFIG, Run, Study
+from smelt.grid import Run
+from smelt.study import CONFIG
+from smelt.study_file import Study
 
 WEIGHT = 4  # bytes of a float32
 TRAINING_STATE = 3 * WEIGHT  # a parameter's weight and its two moments

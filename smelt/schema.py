@@ -79,6 +79,8 @@ def _validate(config: Any, schema: dict[str, Any]) -> None:
 
 
 def _explain(error: jsonschema.ValidationError) -> str:
+    if error.validator == "not" and not error.validator_value:  # a key that another one rules out
+        return "no part of a study that names its endpoints; take it out, or endpoints and simulation"
     value, expected = error.instance, error.schema.get("description", "")
     meaning = f" ({expected})" if expected else ""
     if error.validator in ("additionalProperties", "propertyNames") and isinstance(value, dict):

@@ -13,6 +13,7 @@ from smelt.budgets.solver import Tolerance, match
 from smelt.corpus import documents, fetch, heldout, shard, summary, tokenizer
 from smelt.evaluation.settings import EvaluationSettings
 from smelt.model.settings import ModelSettings
+from smelt.scaling import simulate
 from smelt.scaling.settings import Settings as ScalingSettings
 from smelt.training.settings import TrainingSettings
 
@@ -23,6 +24,7 @@ NOTHING = object()
 SETTINGS = [
     ("training", TrainingSettings, {"seed"}),
     ("scaling", ScalingSettings, {"study", "reference", "sparsity_values"}),
+    ("simulation", simulate.Settings, {"s_convention"}),
     ("evaluation", EvaluationSettings, set()),
     ("grid.tolerance", Tolerance, set()),
     ("corpus", fetch.Settings, set()),
@@ -33,7 +35,12 @@ SETTINGS = [
     ("corpus", summary.Settings, {"attention_keys"}),
 ]
 # Keys that no settings hold: what the study itself makes of them.
-STUDY_KEYS = {"training": {"shared_rate", "checkpoint_steps"}, "corpus": {"sources"}}
+STUDY_KEYS = {
+    "training": {"shared_rate", "checkpoint_steps"},
+    "corpus": {"sources"},
+    "scaling": {"reference", "sparsities"},
+    "simulation": {"endpoints"},
+}
 
 
 def section(path: str) -> dict[str, Any]:

@@ -23,34 +23,47 @@ DONE = "Nothing to be done"
 
 
 class Workspace:
-    """A clone of the workflow, and the smoke study run in it as a person would: from its folder, without options."""
+    """A clone of the workflow, and one study run in it as a person would: from its folder, without options."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, study: str = "smoke") -> None:
         self.folder = folder
-        self.study = folder / "config" / "smoke.yaml"
-        self.results = folder / "results" / "smoke"
+        self.name = study
+        self.study = folder / (study if "/" in study else f"config/{study}.yaml")
+        self.results = folder / "results" / self.study.stem
+
+    @classmethod
+    def cloned(cls, folder: Path, study: str = "smoke") -> "Workspace":
+        """A clone of the repository's workflow, without results."""
+        folder.mkdir()
+        for name in WORKFLOW:
+            source = ROOT / name
+            if source.is_file():
+                shutil.copy2(source, folder)
+            else:
+                shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        return cls(folder, study)
 
     def copy(self, target: Path, *, linked: bool = True, results: bool = True) -> "Workspace":
         """A second clone; time stamps are kept. Files are linked where none is written to in place."""
         ignore = shutil.ignore_patterns("__pycache__", "locks", *(() if results else ("results", ".snakemake")))
         shutil.copytree(self.folder, target, ignore=ignore, copy_function=os.link if linked else shutil.copy2)
-        return Workspace(target)
+        return Workspace(target, self.name)
 
-    def command(self, *arguments: str, study: str = "smoke") -> list[str]:
-        return [sys.executable, "-m", "snakemake", "--config", f"study={study}", *arguments]
+    def command(self, *arguments: str, study: str = "") -> list[str]:
+        return [sys.executable, "-m", "snakemake", *arguments, "--config", f"study={study or self.name}"]
 
     def environment(self) -> dict[str, str]:
         """Jobs import this clone's package, and the cache is that of the repository."""
         cache = os.environ.get("SMELT_CACHE", str(ROOT / "cache"))
         return os.environ | {"PYTHONPATH": str(self.folder), "SMELT_CACHE": cache}
 
-    def run(self, *arguments: str, study: str = "smoke", check: bool = True) -> str:
+    def run(self, *arguments: str, study: str = "", check: bool = True) -> str:
         """Run Snakemake; return what it says (`check`: it must succeed)."""
         result = self.call(*arguments, study=study)
         assert not check or result.returncode == 0, result.stdout + result.stderr
         return result.stdout + result.stderr
 
-    def call(self, *arguments: str, study: str = "smoke") -> subprocess.CompletedProcess[str]:
+    def call(self, *arguments: str, study: str = "") -> subprocess.CompletedProcess[str]:
         command, environment = self.command(*arguments, study=study), self.environment()
         return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
 
@@ -78,6 +91,8 @@ class Workspace:
 
     def change(self, **sections: Any) -> None:
         """Set keys of the study file: `change(runs={"smelt-H16-S85": {"steps": 9}})`."""
+        if not sections:
+            return
         config = yaml.safe_load(self.study.read_text(encoding="utf-8"))
         for section, value in sections.items():
             config[section] = config.get(section, {}) | value if isinstance(value, dict) else value
@@ -133,25 +148,23 @@ def shared_folder(factory: pytest.TempPathFactory) -> Path:
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory) -> Workspace:
-    """A clone with the finished smoke study, made once for all workers. Only read it, and copy it."""
-    folder = shared_folder(tmp_path_factory) / "smoke"
+def finished_once(factory: pytest.TempPathFactory, name: str, study: str = "smoke", **changes: Any) -> Workspace:
+    """A clone with a finished study, made once for all workers. Only read it, and copy it."""
+    folder = shared_folder(factory) / name
     with open(folder.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        workspace = Workspace(folder)
-        if not folder.exists():
-            folder.mkdir()
-            for name in WORKFLOW:
-                source = ROOT / name
-                if source.is_file():
-                    shutil.copy2(source, folder)
-                else:
-                    shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        workspace = Workspace(folder, study) if folder.exists() else Workspace.cloned(folder, study)
         if not (folder / "finished").exists():
+            workspace.change(**changes)
             workspace.finish()
             (folder / "finished").touch()
     return workspace
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory) -> Workspace:
+    """The finished smoke study."""
+    return finished_once(tmp_path_factory, "smoke")
 
 
 @pytest.fixture

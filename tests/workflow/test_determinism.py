@@ -9,7 +9,7 @@ import pytest
 
 from .conftest import Workspace, kill_session
 
-KINDS = {"csv", "json", "parquet", "pdf", "png", "safetensors", ""}  # the last: the record of the study
+KINDS = {"csv", "json", "parquet", "pdf", "png", "safetensors", "svg", ""}  # the last: the record of the study
 PATIENCE = 300  # seconds until a moment must have come
 RUNS, STEPS = 6, 8
 CORPUS_JOBS = ("documents", "tokenizer", "stable-00001", "heldout")

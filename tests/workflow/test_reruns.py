@@ -10,7 +10,9 @@ from .conftest import DONE, expected
 CELLS = ("H16-S85", "H16-S90", "H24-S85")
 RUNS = [f"{architecture}-{cell}" for cell in CELLS for architecture in ("baseline", "smelt")]
 TABLES_AND_FIGURES = ["scaling_tables", "scaling_figures"]
-POOLED = ["endpoints", "fit", "gain", *TABLES_AND_FIGURES]
+PARTS = ["breakdown_tables", "breakdown_figures"]
+FITS = ["fit", "gain", "sensitivity", "subsets"]
+POOLED = ["endpoints", "breakdown", "length", *FITS, *TABLES_AND_FIGURES, *PARTS]
 
 
 def trained(*runs: str) -> list[str]:
@@ -32,10 +34,12 @@ def test_all_results_stand(finished):
     assert {name for name in names if name.startswith("training/") and name.endswith(".safetensors")} == {
         f"training/{run}/branch-{branch}.safetensors" for run in RUNS for branch in (1, 2, 3)
     }
-    for table in ("ce_gain", "coefficients", "allocation", "budgets", "endpoints", "corpus", "streams"):
+    answers = ("ce_gain", "coefficients", "allocation", "endpoints", "leave_one_out", "surface_pairs", "sensitivity")
+    for table in (*answers, "subsets", "length", "budgets", "corpus", "streams"):
         assert {f"tables/{table}.csv", f"tables/{table}.parquet"} <= names
-    for figure in ("loss_by_compute", "reducible_loss", "frontiers", "training_curves"):
-        assert {f"figures/{figure}.pdf", f"figures/{figure}.png"} <= names
+    scaling = ("loss_by_compute", "surfaces", "reducible_loss", "frontiers", "gain_curve")
+    for figure in (*scaling, "subsets", "quartiles", "length_profile", "training_curves"):
+        assert {f"figures/{figure}.{kind}" for kind in ("pdf", "svg", "png")} <= names
     assert not list(finished.results.glob("state/*/*/"))  # a finished run leaves no checkpoint
 
 
@@ -63,7 +67,7 @@ def test_one_runs_learning_rate(workspace):
     workspace.change(runs={"smelt-H16-S85": {"learning_rate": 0.03}})
     jobs = workspace.waiting()
     assert jobs == expected("train smelt-H16-S85", "evaluate smelt-H16-S85", "training_curves", POOLED)
-    assert len(jobs) == 8
+    assert len(jobs) == 14
     workspace.change(runs={"smelt-H16-S85": {}})
     assert workspace.waiting() == []
 
@@ -115,7 +119,7 @@ def test_a_new_key_with_a_default_reruns_nothing(workspace):
 @pytest.mark.parametrize(
     ("section", "change", "jobs"),
     [
-        ("scaling", {"draws": 30}, ["fit", "gain", *TABLES_AND_FIGURES]),
+        ("scaling", {"draws": 30}, [*FITS, "length", *TABLES_AND_FIGURES, *PARTS]),
         ("evaluation", {"precision": "float32"}, [*evaluated(*RUNS), *POOLED]),
         ("corpus", {"heldout_tokens": 500}, ["heldout", "corpus", *evaluated(*RUNS), *POOLED]),
     ],
@@ -136,11 +140,14 @@ def test_a_stages_setting_reruns_that_stage_and_what_follows(workspace, section,
         ("model/execution", [*trained(*RUNS), "budgets", *POOLED]),
         ("evaluation/loss", [*evaluated(*RUNS), *POOLED]),
         ("scaling/endpoints", POOLED),
-        ("scaling/bootstrap", ["fit", "gain", *TABLES_AND_FIGURES]),
-        ("scaling/gain", ["gain", *TABLES_AND_FIGURES]),
-        ("reporting/tables", ["scaling_tables"]),
-        ("reporting/style", ["scaling_figures", "training_curves"]),
+        ("scaling/bootstrap", [*FITS, "length", *TABLES_AND_FIGURES, *PARTS]),
+        ("scaling/gain", ["gain", "subsets", *TABLES_AND_FIGURES, *PARTS]),
+        ("reporting/tables", ["scaling_tables", "breakdown_tables"]),
+        ("reporting/style", ["scaling_figures", "breakdown_figures", "training_curves"]),
+        ("scaling/own", []),
         ("study", []),
+        ("grid", []),
+        ("given", []),
         ("preflight", []),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import ROOT
 
-FILES = sorted((ROOT / "rules").glob("*.smk"))
+FILES = sorted((ROOT / "rules").rglob("*.smk"))
 RULE = re.compile(r"^rule (\w+):\n((?:    .*\n|\n)*)", re.MULTILINE)
 DIRECTIVE = re.compile(r"^    (\w+):", re.MULTILINE)
 ORDER = ["input", "output", "log", "benchmark", "params", "threads", "retries", "resources", "conda", "shell"]
@@ -35,14 +35,19 @@ def test_every_rule_was_found():
     assert len(JOBS) >= 15
 
 
-@pytest.mark.parametrize("path", [ROOT / "Snakefile", *FILES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [ROOT / "Snakefile", *FILES], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_file_says_what_goes_in_and_what_comes_out(path):
     assert re.match(r'"""\S?[^"]{40,}"""\n', path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_file_of_rules_is_a_stage_or_common(path):
-    assert path.stem == "common" or (ROOT / "smelt" / path.stem).is_dir()
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_file_of_rules_is_a_stage_or_what_rules_share(path):
+    """In a stage's folder stand its rules for one kind of study."""
+    if path.parent.name == "rules":
+        assert path.stem in ("common", "grid") or (ROOT / "smelt" / path.stem).is_dir()
+    else:
+        assert (ROOT / "rules" / f"{path.parent.name}.smk").is_file()
+        assert path.stem in ("trained", "own", "simulated", "scored")
 
 
 @pytest.mark.parametrize("name", RULES)

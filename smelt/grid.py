@@ -1,0 +1,252 @@
+"""The study of a grid: the runs that it trains, from its scales, sparsities, architectures and seeds.
+
+Each architecture is matched to the reference while the study is read, so that a run's geometry is a value of its
+job's spec.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from smelt.budgets.ledger import experts_for_sparsity, fully_active
+from smelt.budgets.solver import Tolerance, match
+from smelt.errors import UserError
+from smelt.model.execution import middle_span
+from smelt.model.settings import ModelSettings
+from smelt.spec import load
+from smelt.study_file import CONTROL, Study
+from smelt.training.settings import TrainingSettings, paper_branches, paper_decay
+
+# Why a grid takes no such key.
+GIVEN_ONLY = {
+    "reference": "the reference of a grid is its first architecture; take the key out",
+    "sparsities": "the sparsities of a grid stand under grid.sparsities; take the key out",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One network to train: architecture x cell x seed (x rate, in a tuning study)."""
+
+    architecture: str
+    scale: str
+    sparsity: str
+    seed: int
+    rate: int | None  # number of the swept learning rate, from 1
+    model: ModelSettings
+    training: TrainingSettings
+    checkpoint_steps: int  # between saves of its state; no part of what decides its bits
+    trained: bool  # by the default targets
+
+    @property
+    def cell(self) -> str:
+        return f"{self.scale}-{self.sparsity}"
+
+    @property
+    def id(self) -> str:
+        seed = f"-seed{self.seed}" if self.seed else ""
+        rate = f"-rate{self.rate}" if self.rate else ""
+        return f"{self.architecture}-{self.cell}{seed}{rate}"
+
+    @property
+    def contexts(self) -> dict[str, int]:
+        """Contexts that it reads of each stream."""
+        size = self.training.batch_contexts
+        return {"stable": self.training.steps * size, "decay": self.training.decay_steps * size}
+
+
+@dataclasses.dataclass(frozen=True)
+class GridStudy(Study):
+    """A validated study that trains what it fits."""
+
+    kind = "trained"
+
+    def check(self) -> None:
+        """Solve the grid, so that a mistake in it shows."""
+        for key in ("reference", "sparsities"):
+            if self.config["scaling"][key]:
+                raise UserError(f"scaling.{key}: {GIVEN_ONLY[key]}")
+        self.runs  # noqa: B018
+
+    @property
+    def reference(self) -> str:
+        return next(iter(self.config["grid"]["architectures"]))
+
+    @property
+    def attention_keys(self) -> float:
+        return float(self.config["grid"]["attention_keys"])
+
+    @functools.cached_property
+    def sparsity_values(self) -> dict[str, float]:
+        """S at which the frontiers are compared, by label: the one asked for, else the digits of the label."""
+        return {
+            label: float(entry["sparsity"]) if "sparsity" in entry else float(label[1:]) / 100
+            for label, entry in self.config["grid"]["sparsities"].items()
+        }
+
+    @functools.cached_property
+    def runs(self) -> dict[str, Run]:
+        """All runs of the grid by id, controls among them; matching takes milliseconds a cell."""
+        runs = {run.id: run for run in self._runs()}
+        if not runs:
+            raise UserError("grid: no cell is left; take entries out of grid.exclude")
+        self._check_overrides(runs)
+        self._check_rates()
+        self._check_corpus()
+        self._check_grid(runs)
+        return runs
+
+    @property
+    def trained(self) -> list[Run]:
+        """The runs of the default targets."""
+        return [run for run in self.runs.values() if run.trained]
+
+    def control(self, scale: str) -> ModelSettings:
+        """The fully active control of the reference at a scale: F0 and N0 of Eq. 1."""
+        return fully_active(self._reference(scale, self.config["grid"]["active_experts"]))
+
+    def own_control(self, run: Run) -> ModelSettings | None:
+        """The S = 0 network of the run's own architecture, where the grid has one; none for the reference."""
+        if run.architecture == self.reference or CONTROL not in self.config["grid"]["sparsities"]:
+            return None
+        return self._model(run.architecture, run.scale, CONTROL)
+
+    def _runs(self) -> Iterator[Run]:
+        grid = self.config["grid"]
+        unknown = set(grid["exclude"]) - {
+            f"{scale}-{label}" for scale in grid["scales"] for label in grid["sparsities"]
+        }
+        if unknown:
+            raise UserError(f"grid.exclude: {sorted(unknown)[0]!r} is no cell; a cell is SCALE-SPARSITY, as H64-S95")
+        rates = self.config["tuning"]["rates"] or [None]
+        for scale in grid["scales"]:
+            for label, sparsity in grid["sparsities"].items():
+                if f"{scale}-{label}" in grid["exclude"]:
+                    continue
+                for architecture in grid["architectures"]:
+                    model = self._model(architecture, scale, label)
+                    for seed in self.config["seeds"]:
+                        for number, rate in enumerate(rates, start=1):
+                            training, checkpoint_steps = self._training(architecture, scale, label, seed, rate)
+                            yield Run(
+                                architecture,
+                                scale,
+                                label,
+                                seed,
+                                number if rate else None,
+                                model,
+                                training,
+                                checkpoint_steps,
+                                sparsity["trained"],
+                            )
+
+    def _reference(self, scale: str, experts: int) -> ModelSettings:
+        grid = self.config["grid"]
+        return ModelSettings(
+            vocabulary=self.config["corpus"]["vocabulary"],
+            experts=experts,
+            active_experts=grid["active_experts"],
+            tied_embeddings=grid["tied_embeddings"],
+            **grid["scales"][scale],
+        )
+
+    def _model(self, architecture: str, scale: str, label: str) -> ModelSettings:
+        grid = self.config["grid"]
+        sparsity, loop = grid["sparsities"][label], grid["architectures"][architecture]
+        try:
+            if architecture == self.reference and loop["visits"] > 1:
+                raise UserError("the first architecture is the reference, which is never looped; give it visits 1")
+            if "experts" in sparsity:
+                reference = self._reference(scale, sparsity["experts"])
+            else:
+                control = self._reference(scale, grid["active_experts"])
+                experts = experts_for_sparsity(control, sparsity["sparsity"], self.attention_keys)
+                reference = dataclasses.replace(control, experts=experts)
+            start, end = self._span(loop, reference.layers)
+            tolerance = Tolerance(**grid["tolerance"])
+            return match(
+                reference, start, end - start, loop["visits"], self.attention_keys, tolerance, grid["multiple"]
+            ).model
+        except UserError as error:
+            raise UserError(f"grid, {architecture} of cell {scale}-{label}: {error}") from None
+
+    def _span(self, loop: Mapping[str, Any], layers: int) -> tuple[int, int]:
+        start, end = loop["span"] if isinstance(loop["span"], list) else middle_span(layers, loop["span"])
+        if not start <= end <= layers:
+            raise UserError(f"span [{start}, {end}) lies outside the layers; its ends must lie within 0 and {layers}")
+        return (start, end) if end > start else (0, 0)  # the place of an empty span decides nothing
+
+    def _training(
+        self, architecture: str, scale: str, label: str, seed: int, rate: float | None
+    ) -> tuple[TrainingSettings, int]:
+        """The recipe of a run and the steps between its saves."""
+        cell, run = f"{scale}-{label}", f"{architecture}-{scale}-{label}"
+        values = {**self.config["training"], **self.config["cells"].get(cell, {}), **self.config["runs"].get(run, {})}
+        values.setdefault("branch_steps", list(paper_branches(values["steps"])))
+        values.setdefault("decay_steps", paper_decay(values["steps"]))
+        tuned_on = self.reference if values.pop("shared_rate") else architecture
+        values["learning_rate"] = rate or _rate(values["learning_rate"], tuned_on, scale)
+        checkpoint_steps = values.pop("checkpoint_steps")
+        try:
+            return load(TrainingSettings, {**values, "seed": seed}), checkpoint_steps
+        except UserError as error:
+            raise UserError(f"training of {run}: {error}") from None
+
+    def _check_overrides(self, runs: Mapping[str, Run]) -> None:
+        known = {
+            "cells": sorted({run.cell for run in runs.values()}),
+            "runs": sorted({f"{run.architecture}-{run.cell}" for run in runs.values()}),
+        }
+        for section, names in known.items():
+            for name in self.config[section]:
+                if name not in names:
+                    raise UserError(f"{section}.{name}: no such {section[:-1]}; known are {', '.join(names)}")
+
+    def _check_corpus(self) -> None:
+        if self.config["corpus"]["weights"] and not self.config["corpus"]["megabytes"]:
+            raise UserError("corpus.weights: all text is taken as it is where megabytes is 0; give corpus.megabytes")
+
+    def _check_rates(self) -> None:
+        """A misspelt name in a mapping of rates must not pass for one that nobody asked for."""
+        grid = self.config["grid"]
+        rates = self.config["training"]["learning_rate"]
+        by_scale = [rate for rate in rates.values() if isinstance(rate, dict)] if isinstance(rates, dict) else []
+        for given, known in [(rates, grid["architectures"]), *((rate, grid["scales"]) for rate in by_scale)]:
+            unknown = sorted(set(given) - set(known)) if isinstance(given, dict) else []
+            if unknown:
+                raise UserError(f"training.learning_rate: no {unknown[0]!r} in the grid; known are {', '.join(known)}")
+
+    def _check_grid(self, runs: Mapping[str, Run]) -> None:
+        trained = [run for run in runs.values() if run.trained]
+        if not trained:
+            raise UserError("grid: no cell that is trained is left; take entries out of grid.exclude")
+        seen: dict[Any, Run] = {}
+        for run in runs.values():
+            twin = seen.setdefault((run.architecture, run.seed, run.rate, run.model, run.training), run)
+            if twin is not run:
+                raise UserError(f"grid: the cells {twin.cell} and {run.cell} are the same network; keep one of them")
+        counts = {len(run.training.branch_steps): run.id for run in runs.values()}
+        if len(counts) > 1:
+            differing = " and ".join(f"{count} in {name}" for count, name in counts.items())
+            raise UserError(f"training.branch_steps: all runs branch off equally often, not {differing}")
+        control, active = self.config["grid"]["sparsities"].get(CONTROL, {}), self.config["grid"]["active_experts"]
+        if (control and control.get("experts", active) != active) or control.get("sparsity", 0.0) != 0:
+            raise UserError(f"grid.sparsities.S0: the fully active control; give it experts: {active}")
+        scaling = self.config["scaling"]
+        if unknown := set(scaling["fit_sparsities"]) - {run.sparsity for run in trained}:
+            raise UserError(f"scaling.fit_sparsities: {sorted(unknown)[0]!r} is no sparsity that the grid trains")
+        if scaling["skip_branches"] >= min(counts):
+            raise UserError(f"scaling.skip_branches: {scaling['skip_branches']} leaves none of {min(counts)} branches")
+
+
+def _rate(rate: float | dict[str, Any], architecture: str, scale: str) -> float:
+    """The learning rate of an architecture at a scale, from one number or a mapping."""
+    for key in (architecture, scale):
+        if isinstance(rate, dict):
+            if key not in rate:
+                raise UserError(f"training.learning_rate: nothing for {key!r}; known are {', '.join(rate)}")
+            rate = rate[key]
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or rate <= 0:
+        raise UserError(f"training.learning_rate: {rate!r}, of {architecture} at {scale}, is no number above 0")
+    return float(rate)
