@@ -3,7 +3,8 @@
 In: the geometries that the study resolved, as values in the spec (the matching itself happens while Snakemake
 reads the study, so that a run's geometry is part of its spec).
 Out: results/tables/budgets.{parquet,csv}, one row for each architecture and cell, and
-results/budgets/ledger.parquet, one row for each model and part.
+results/budgets/ledger.parquet, one row for each model and part; results/tables/plan.{csv,parquet}, what each run
+takes before anything is trained or fetched.
 """
 
 
@@ -29,3 +30,26 @@ rule budgets:
     shell:
         "python -m smelt.budgets.table --spec {params.spec:q} --out-parquet {output.parquet:q}"
         " --out-csv {output.csv:q} --ledger {output.ledger:q} > {log:q} 2>&1"
+
+
+rule plan:
+    """Work out the tokens, FLOPs, GPU-hours, memory and storage of every run, before anything is trained."""
+    output:
+        csv=f"{RESULTS}/tables/plan.csv",
+        parquet=f"{RESULTS}/tables/plan.parquet",
+    log:
+        f"{RESULTS}/logs/budgets/plan.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/budgets/plan.tsv"
+    params:
+        spec=job(jobs.plan),
+        code=fingerprint("smelt.budgets.plan"),
+    threads: 1
+    resources:
+        mem_mb=500,
+        runtime=5,
+    conda:
+        "../envs/smelt.yaml"
+    shell:
+        "python -m smelt.budgets.plan --spec {params.spec:q} --csv {output.csv:q} --parquet {output.parquet:q}"
+        " > {log:q} 2>&1"

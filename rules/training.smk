@@ -2,6 +2,7 @@
 
 In: packed contexts of the stable and the decay stream (corpus), the matched geometry (in the run's spec).
 Out: results/training/RUN/branch-N.safetensors, one endpoint model a branch, and log.parquet.
+On request, since it differs from run to run: results/tables/costs.{parquet,csv}, what training and decoding took.
 A killed job resumes from results/state/RUN, which no rule declares, so that Snakemake leaves it alone.
 """
 
@@ -33,3 +34,28 @@ rule train:
     shell:
         "python -m smelt.training.run --spec {params.spec:q} --stable {input.stable:q} --decay {input.decay:q}"
         " --state {resources.state:q} --checkpoint-steps {resources.checkpoint_steps:q} --models {output.models:q} --log {output.log:q} > {log:q} 2>&1"
+
+
+rule costs:
+    """Measure training and decoding of every trained cell, its architectures alternating: time and memory."""
+    input:
+        shard=shards("stable", 1),
+    output:
+        parquet=f"{RESULTS}/tables/costs.parquet",
+        csv=f"{RESULTS}/tables/costs.csv",
+    log:
+        f"{RESULTS}/logs/training/costs.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/training/costs.tsv"
+    params:
+        spec=job(jobs.costs),
+        code=fingerprint("smelt.training.costs"),
+    threads: 1
+    resources:
+        mem_mb=costs_memory,
+        runtime=30,
+    conda:
+        "../envs/smelt.yaml"
+    shell:
+        "python -m smelt.training.costs --spec {params.spec:q} --shard {input.shard:q} --out {output.parquet:q}"
+        " --csv {output.csv:q} > {log:q} 2>&1"

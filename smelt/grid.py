@@ -9,8 +9,11 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from smelt import study_sweeps
+from smelt.budgets.closest import coarsest, pinned, twin_of
+from smelt.budgets.lattice import Lattice
 from smelt.budgets.ledger import experts_for_sparsity, fully_active
-from smelt.budgets.solver import Tolerance, match
+from smelt.budgets.solver import Tolerance
 from smelt.errors import UserError
 from smelt.model.execution import middle_span
 from smelt.model.settings import ModelSettings
@@ -67,7 +70,7 @@ class GridStudy(Study):
         for key in ("reference", "sparsities"):
             if self.config["scaling"][key]:
                 raise UserError(f"scaling.{key}: {GIVEN_ONLY[key]}")
-        self.runs  # noqa: B018
+        study_sweeps.check(self.config, self.networks)
 
     @property
     def reference(self) -> str:
@@ -102,6 +105,11 @@ class GridStudy(Study):
         """The runs of the default targets."""
         return [run for run in self.runs.values() if run.trained]
 
+    @property
+    def networks(self) -> dict[tuple[str, str, str], ModelSettings]:
+        """The trained networks by (architecture, scale, sparsity), whatever their seeds."""
+        return {(run.architecture, run.scale, run.sparsity): run.model for run in self.trained}
+
     def control(self, scale: str) -> ModelSettings:
         """The fully active control of the reference at a scale: F0 and N0 of Eq. 1."""
         return fully_active(self._reference(scale, self.config["grid"]["active_experts"]))
@@ -110,21 +118,21 @@ class GridStudy(Study):
         """The S = 0 network of the run's own architecture, where the grid has one; none for the reference."""
         if run.architecture == self.reference or CONTROL not in self.config["grid"]["sparsities"]:
             return None
+        if f"{run.architecture}-{run.scale}-{CONTROL}" in self.config["grid"]["exclude"]:
+            return None
         return self._model(run.architecture, run.scale, CONTROL)
 
     def _runs(self) -> Iterator[Run]:
         grid = self.config["grid"]
-        unknown = set(grid["exclude"]) - {
-            f"{scale}-{label}" for scale in grid["scales"] for label in grid["sparsities"]
-        }
-        if unknown:
-            raise UserError(f"grid.exclude: {sorted(unknown)[0]!r} is no cell; a cell is SCALE-SPARSITY, as H64-S95")
+        self._check_names()
         rates = self.config["tuning"]["rates"] or [None]
         for scale in grid["scales"]:
             for label, sparsity in grid["sparsities"].items():
                 if f"{scale}-{label}" in grid["exclude"]:
                     continue
                 for architecture in grid["architectures"]:
+                    if f"{architecture}-{scale}-{label}" in grid["exclude"]:
+                        continue
                     model = self._model(architecture, scale, label)
                     for seed in self.config["seeds"]:
                         for number, rate in enumerate(rates, start=1):
@@ -157,19 +165,50 @@ class GridStudy(Study):
         try:
             if architecture == self.reference and loop["visits"] > 1:
                 raise UserError("the first architecture is the reference, which is never looped; give it visits 1")
+            if architecture == self.reference and "layers" in loop:
+                raise UserError("the first architecture is the reference, whose layers stand under grid.scales")
             if "experts" in sparsity:
                 reference = self._reference(scale, sparsity["experts"])
             else:
                 control = self._reference(scale, grid["active_experts"])
                 experts = experts_for_sparsity(control, sparsity["sparsity"], self.attention_keys)
                 reference = dataclasses.replace(control, experts=experts)
-            start, end = self._span(loop, reference.layers)
-            tolerance = Tolerance(**grid["tolerance"])
-            return match(
-                reference, start, end - start, loop["visits"], self.attention_keys, tolerance, grid["multiple"]
-            ).model
+            layers = loop.get("layers", reference.layers)
+            start, end = self._span(loop, layers)
+            tolerance, plan = Tolerance(**grid["tolerance"]), (start, end - start, loop["visits"])
+            if sizes := self.pin(architecture, scale, label):
+                looped = twin_of(reference, *plan, layers)
+                return pinned(looped, reference, sizes, self.attention_keys, tolerance).model
+            lattice = Lattice(grid["multiple"], grid["shape"])
+            return coarsest(reference, *plan, self.attention_keys, tolerance, lattice, layers).model
         except UserError as error:
             raise UserError(f"grid, {architecture} of cell {scale}-{label}: {error}") from None
+
+    def pin(self, architecture: str, scale: str, label: str) -> dict[str, int]:
+        """Sizes that the study pins of a run; empty where it is solved for."""
+        entry = self.config["grid"]["pinned"].get(f"{architecture}-{scale}-{label}", {})
+        return {name: size for name, size in entry.items() if name != "note"}
+
+    def note(self, run: Run) -> str | None:
+        """What the study says of a pinned run."""
+        entry = self.config["grid"]["pinned"].get(f"{run.architecture}-{run.cell}", {})
+        return entry.get("note")
+
+    def _check_names(self) -> None:
+        """A misspelt cell or run must not pass for one that is left out, or pinned."""
+        grid = self.config["grid"]
+        cells = [f"{scale}-{label}" for scale in grid["scales"] for label in grid["sparsities"]]
+        runs = [f"{architecture}-{cell}" for architecture in grid["architectures"] for cell in cells]
+        if unknown := sorted(set(grid["exclude"]) - {*cells, *runs}):
+            raise UserError(
+                f"grid.exclude: {unknown[0]!r} is no cell and no run; a cell is SCALE-SPARSITY, as H64-S95, and a run "
+                "ARCHITECTURE-SCALE-SPARSITY"
+            )
+        for name in grid["pinned"]:
+            if name not in runs:
+                raise UserError(f"grid.pinned: {name!r} is no run; a run is ARCHITECTURE-SCALE-SPARSITY")
+            if name in runs[: len(cells)]:
+                raise UserError(f"grid.pinned.{name}: the geometry of the reference stands under grid.scales")
 
     def _span(self, loop: Mapping[str, Any], layers: int) -> tuple[int, int]:
         start, end = loop["span"] if isinstance(loop["span"], list) else middle_span(layers, loop["span"])

@@ -5,8 +5,10 @@ Counts are exact whole numbers, found by walking the execution plan. Conventions
 * A matrix product of one token with an m x n weight is 2 m n FLOPs. Backward is twice forward, so
   training is 3 x forward by definition.
 * Attention charges each query with `attention_keys` keys: 4 x heads x head_size x keys forward (QK^T and PV).
+  How many they are is a convention (`convention.py`).
 * F leaves out embedding and LM head (the head is a part of its own) and elementwise work: norms, RoPE,
-  softmax, activations and residual sums count as 0 FLOPs.
+  softmax, activations and residual sums count as 0 FLOPs. So does the weighted sum of a token's experts; the
+  network writes it as a batched product, which a counter sees, so it is a part of its own too.
 * N counts each physical layer once, however often it is visited, with all norms; no embedding, no LM head.
 * KV is keys and values of every executed step.
 * Active parameters are those that one token meets in one physical traversal, the span counted once.
@@ -20,7 +22,8 @@ from smelt.errors import UserError
 from smelt.model.execution import plan
 from smelt.model.settings import ModelSettings
 
-TRAINING = 3  # forward + backward, in units of forward
+BACKWARD = 2  # in units of forward
+TRAINING = 1 + BACKWARD
 BYTES_PER_VALUE = 2  # of the cache, in bfloat16
 
 
@@ -34,6 +37,10 @@ class Part:
     forward_flops: float  # whole unless attention_keys is not
     kv_bytes: int
     counted: bool = True  # whether it enters F and N
+
+    @property
+    def backward_flops(self) -> float:
+        return BACKWARD * self.forward_flops
 
     @property
     def training_flops(self) -> float:
@@ -70,7 +77,14 @@ class Budget:
     @property
     def head_flops_per_token(self) -> float:
         """Training FLOPs of the LM head, which F leaves out."""
-        return sum(part.training_flops for part in self.parts if not part.counted)
+        return sum(part.training_flops for part in self.parts if part.name == "lm_head")
+
+
+def kv_bytes_by_visit(settings: ModelSettings, bytes_per_value: int = BYTES_PER_VALUE) -> tuple[int, ...]:
+    """KV-cache bytes per token that each visit adds, the first (all layers) to the last (the span alone)."""
+    step = 2 * settings.kv_heads * settings.head_size * bytes_per_value
+    steps = plan(settings)
+    return tuple(step * sum(s.visit == visit for s in steps) for visit in range(1 + max(s.visit for s in steps)))
 
 
 def budget(settings: ModelSettings, attention_keys: float, bytes_per_value: int = BYTES_PER_VALUE) -> Budget:
@@ -103,6 +117,7 @@ def budget(settings: ModelSettings, attention_keys: float, bytes_per_value: int 
             product("experts", s.experts * expert, s.active_experts * expert),
             product("shared_expert", 3 * s.hidden_size * s.shared_width),
             Part("norms", norms, norms, 0, 0),
+            Part("expert_sum", 0, 0, executed * 2 * s.active_experts * s.hidden_size, 0, counted=False),
             Part("lm_head", 0 if s.tied_embeddings else head, head, 2 * head, 0, counted=False),
         )
     )

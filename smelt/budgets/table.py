@@ -14,7 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from smelt.artifacts import field, provenance, table, write_csv, write_table
-from smelt.budgets.ledger import BYTES_PER_VALUE, Budget, budget, sparsity
+from smelt.budgets import memory
+from smelt.budgets.convention import Attention
+from smelt.budgets.ledger import BYTES_PER_VALUE, Budget, budget, kv_bytes_by_visit, sparsity
 from smelt.errors import UserError, command
 from smelt.model.execution import plan
 from smelt.model.settings import ModelSettings
@@ -29,6 +31,7 @@ class TableSettings:
     runs: tuple[dict[str, Any], ...]  # each as `RunSettings`
     reference: str = "baseline"  # the architecture that ratios are taken against
     bytes_per_value: int = BYTES_PER_VALUE
+    attention: str = str(Attention(keys=1))  # convention behind attention_keys, in words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +44,7 @@ class RunSettings:
     model: dict[str, Any]
     reference_control: dict[str, Any] | None = None  # fully active reference at this scale (F0, N0 of Eq. 1)
     control: dict[str, Any] | None = None  # this architecture's own; the reference's own is reference_control
+    note: str | None = None  # what the study says of a pinned geometry
 
 
 BUDGETS = pa.schema(
@@ -69,7 +73,15 @@ BUDGETS = pa.schema(
         field("active_experts", pa.int64(), "experts that each token is routed to"),
         field("head_flops_per_token", pa.float64(), "training FLOPs of the LM head, not in F"),
         field("attention_keys", pa.float64(), "keys charged to a query in F"),
-        field("reason", pa.string(), "why a value is missing"),
+        field("attention", pa.string(), "convention that the keys come from"),
+        field("kv_bytes_by_visit", pa.string(), "KV cache that each visit adds, bytes per token"),
+        field("activation_bytes_per_token", pa.int64(), "what training keeps of a token, in bfloat16, LM head apart"),
+        field("checkpointed_bytes_per_token", pa.int64(), "the same with activation checkpointing by block"),
+        field("optimizer_bytes", pa.int64(), "AdamW's moments in float32, embedding and LM head included"),
+        field("checkpoint_bytes", pa.int64(), "a resumable checkpoint: float32 weights and moments"),
+        field("decode_intensity", pa.float64(), "FLOPs per byte of weights and cache moved, one token decoded alone"),
+        field("training_intensity", pa.float64(), "F per byte of activations written and read"),
+        field("reason", pa.string(), "why a value is missing, and what the study says of a pinned geometry"),
     ]
 )
 
@@ -82,9 +94,11 @@ LEDGER = pa.schema(
         field("params", pa.int64(), "parameters, each physical layer once"),
         field("active_params", pa.int64(), "of them, those that a token meets in one physical traversal"),
         field("forward_flops", pa.float64(), "FLOPs per token forward, over executed layers"),
+        field("backward_flops", pa.float64(), "2 x forward"),
         field("training_flops", pa.float64(), "3 x forward"),
         field("kv_bytes", pa.int64(), "KV-cache bytes per token"),
         field("counted", pa.bool_(), "whether the part enters F and N"),
+        field("attention", pa.string(), "convention that the keys come from"),
     ]
 )
 
@@ -107,12 +121,17 @@ def budget_rows(settings: TableSettings) -> tuple[list[dict[str, Any]], list[dic
             raise UserError(f"budgets: {run.architecture} {run.scale}-{run.sparsity} is listed twice")
         seen.add(tuple(names.values()))
         reference = references.get((run.scale, run.sparsity))
-        rows.append(names | _geometry(model) | _budget_columns(run, found, reference, settings))
+        rows.append(
+            names
+            | _geometry(model)
+            | _budget_columns(run, found, reference, settings)
+            | _memory_columns(model, settings)
+        )
         ledger += [
             names
             | {"part": part.name, "params": part.params, "active_params": part.active_params}
-            | {"forward_flops": float(part.forward_flops), "training_flops": float(part.training_flops)}
-            | {"kv_bytes": part.kv_bytes, "counted": part.counted}
+            | {f"{way}_flops": float(getattr(part, f"{way}_flops")) for way in ("forward", "backward", "training")}
+            | {"kv_bytes": part.kv_bytes, "counted": part.counted, "attention": settings.attention}
             for part in found.parts
         ]
     return rows, ledger
@@ -127,7 +146,7 @@ def _budget_columns(
     run: RunSettings, found: Budget, reference: Budget | None, settings: TableSettings
 ) -> dict[str, Any]:
     own_control = run.reference_control if run.architecture == settings.reference else run.control
-    reasons = []
+    reasons = [run.note] if run.note else []
     if own_control is None:
         reasons.append("s_own: no S = 0 configuration of this architecture is named")
     if run.reference_control is None:
@@ -147,6 +166,20 @@ def _budget_columns(
         "head_flops_per_token": float(found.head_flops_per_token),
         "attention_keys": float(settings.attention_keys),
         "reason": "; ".join(reasons) or None,
+    }
+
+
+def _memory_columns(model: ModelSettings, settings: TableSettings) -> dict[str, Any]:
+    keys = settings.attention_keys
+    return {
+        "attention": settings.attention,
+        "kv_bytes_by_visit": "+".join(map(str, kv_bytes_by_visit(model, settings.bytes_per_value))),
+        "activation_bytes_per_token": memory.activation_bytes(model),
+        "checkpointed_bytes_per_token": memory.activation_bytes(model, checkpointing=True),
+        "optimizer_bytes": memory.optimizer_bytes(model),
+        "checkpoint_bytes": memory.checkpoint_bytes(model),
+        "decode_intensity": memory.decode_intensity(model, keys),
+        "training_intensity": memory.training_intensity(model, keys),
     }
 
 

@@ -19,7 +19,7 @@ COLUMNS = (
 ).split()
 BASELINE = ModelSettings(128256, 12, 1280, 20, 4, 64, 192, 432)
 LOOPED = ModelSettings(128256, 12, 1056, 24, 4, 44, 288, 352, loop_start=3, loop_length=6, visits=2)
-OWN_CONTROL = dataclasses.replace(LOOPED, experts=16, expert_width=208, shared_width=1232)
+OWN_CONTROL = dataclasses.replace(LOOPED, experts=16, expert_width=212, shared_width=1200)
 
 
 def run(architecture: str, model: ModelSettings, control: ModelSettings | None = None) -> dict:

@@ -1,0 +1,284 @@
+"""Write the plan of a study: what each run takes, before anything is trained.
+
+Reads no file: networks, recipes and the size of the text stand in the spec. A run processes the tokens of its stable
+phase and of each of its decays, and is charged F and the LM head for all of them; its last endpoint has seen the
+stable phase and one decay. The total row adds up what adds up, counts the corpus once, and has of a GPU's memory
+and of the GPUs that a run needs the largest. Warnings go to stderr and into the column `reason`.
+
+  python -m smelt.budgets.plan --spec JSON --csv FILE --parquet FILE
+"""
+
+import argparse
+import dataclasses
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from smelt.artifacts import field, provenance, table, write_csv, write_table
+from smelt.budgets import memory
+from smelt.budgets.ledger import budget
+from smelt.errors import UserError, command
+from smelt.model.settings import ModelSettings
+from smelt.spec import load
+
+GRADIENT = 4  # bytes of a parameter: float32
+STATE = memory.MASTER + memory.MOMENTS + GRADIENT  # bytes of a parameter while it is trained
+HOUR = 3600  # seconds
+MEGABYTE = 10**6  # bytes
+TOTAL = "total"  # in place of an architecture
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The runs, the text and the machine; see `plan` and `corpus` in config/schema.yaml."""
+
+    attention_keys: float  # keys charged to a query
+    runs: tuple[dict[str, Any], ...]  # each as `Training`
+    context: int = 4096
+    shard_contexts: int = 32
+    heldout_share: float = 0.05
+    decay_share: float = 0.15
+    text_megabytes: float = 0.0  # 0 where it is not known
+    bytes_per_token: float = 3.0  # of text, assumed
+    accelerator: str = "H200"
+    peak_flops: float = 9.89e14  # a second
+    utilisation: float = 0.4
+    memory_bytes: float = 1.41e11
+    checkpoints_kept: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """One network and its recipe, and the runs that train it so."""
+
+    architecture: str
+    scale: str
+    sparsity: str
+    model: dict[str, Any]
+    seeds: tuple[list[Any], ...]  # [id of the run, its seed]
+    batch_contexts: int
+    steps: int
+    branch_steps: tuple[int, ...]
+    decay_steps: int
+
+    @property
+    def contexts(self) -> dict[str, int]:
+        """Contexts that it reads of each stream; all decays read the same."""
+        return {"stable": self.steps * self.batch_contexts, "decay": self.decay_steps * self.batch_contexts}
+
+
+PLAN = pa.schema(
+    [
+        field("architecture", pa.string(), "name of the execution plan; total in the last row"),
+        field("scale", pa.string(), "scale of the cell"),
+        field("sparsity", pa.string(), "label of the cell's sparsity"),
+        field("tokens", pa.int64(), "tokens processed: stable phase and all decays, full contexts"),
+        field("training_flops", pa.float64(), "F x tokens, LM head apart"),
+        field("gpu_hours", pa.float64(), "(training_flops + head_flops) / (peak FLOP/s x utilisation), in hours"),
+        field("utilisation", pa.float64(), "share of the peak FLOP/s that is assumed"),
+        field("bytes_per_gpu", pa.int64(), "state over gpus, checkpointed activations and logits; largest in total"),
+        field("checkpoint_bytes", pa.int64(), "all that is stored: one model a branch, and the resumable states kept"),
+        field("run", pa.string(), "id of the run"),
+        field("seed", pa.int64(), "seed of the run"),
+        field("accelerator", pa.string(), "GPU that hours and memory are of"),
+        field("gpus", pa.int64(), "GPUs that hold the state at the least, sharded evenly; largest in total"),
+        field("stable_tokens", pa.int64(), "of tokens, those of the stable phase"),
+        field("decay_tokens", pa.int64(), "of tokens, those of all decays together"),
+        field("endpoint_tokens", pa.int64(), "D of the last endpoint: stable phase and one decay; empty in total"),
+        field("first_endpoint_flops", pa.float64(), "C = F x D of the first endpoint; the smallest in total"),
+        field("last_endpoint_flops", pa.float64(), "C = F x D of the last endpoint; the largest in total"),
+        field("head_flops", pa.float64(), "FLOPs of the LM head, in no F but in gpu_hours"),
+        field("state_bytes", pa.int64(), "weights, gradients and two moments in float32; largest in total"),
+        field("activation_bytes", pa.int64(), "of a batch of one context, all kept, LM head apart; largest in total"),
+        field("checkpointed_bytes", pa.int64(), "the same with checkpointing by block; largest in total"),
+        field("logit_bytes", pa.int64(), "float32 logits of one context; largest in total"),
+        field("model_bytes", pa.int64(), "float32 weights of one endpoint, embedding and LM head among them"),
+        field("corpus_tokens", pa.int64(), "distinct tokens read; in total those of the longest runs, which all share"),
+        field("corpus_bytes", pa.int64(), "whole shards of both streams, token ids uncompressed; shared likewise"),
+        field("reason", pa.string(), "warnings, and why a value is missing"),
+    ]
+)
+
+# Columns of the total row: what adds up, and what the largest run decides.
+SUMMED = ("tokens", "training_flops", "gpu_hours", "checkpoint_bytes", "stable_tokens", "decay_tokens", "head_flops",
+          "model_bytes")  # fmt: skip
+LARGEST = ("bytes_per_gpu", "gpus", "last_endpoint_flops", "state_bytes", "activation_bytes", "checkpointed_bytes",
+           "logit_bytes")  # fmt: skip
+
+
+def plan_rows(settings: Settings) -> list[dict[str, Any]]:
+    """A row for each run, in the order of the spec, and the total. Raises UserError without runs."""
+    trainings = [load(Training, run) for run in settings.runs]
+    if not trainings:
+        raise UserError("plan: the study trains no run; take entries out of grid.exclude")
+    rows = [row for training in trainings for row in _rows(training, settings)]
+    longest = needed_contexts(settings)
+    reasons = [*_shortages(longest, settings), *_unfit(rows, settings), *_unknown(longest, settings)]
+    total = dict.fromkeys(PLAN.names) | {
+        "architecture": TOTAL,
+        "utilisation": settings.utilisation,
+        "accelerator": settings.accelerator,
+        **{name: sum(row[name] for row in rows) for name in SUMMED},
+        **{name: _largest([row[name] for row in rows]) for name in LARGEST},
+        "first_endpoint_flops": min(row["first_endpoint_flops"] for row in rows),
+        **_corpus(longest, settings),
+        "reason": "; ".join(reasons) or None,
+    }
+    return [*rows, total]
+
+
+def warnings(settings: Settings) -> list[str]:
+    """What a person should know before the spend: text that does not suffice."""
+    return _shortages(needed_contexts(settings), settings)
+
+
+def needed_contexts(settings: Settings) -> dict[str, int]:
+    """Contexts of each stream that the longest runs read."""
+    each = [load(Training, run).contexts for run in settings.runs]
+    return {stream: max(contexts[stream] for contexts in each) for stream in ("stable", "decay")}
+
+
+def _rows(training: Training, settings: Settings) -> list[dict[str, Any]]:
+    """One row for each seed."""
+    model = load(ModelSettings, training.model)
+    size = training.batch_contexts * settings.context  # tokens a step
+    row = {
+        "architecture": training.architecture,
+        "scale": training.scale,
+        "sparsity": training.sparsity,
+        "utilisation": settings.utilisation,
+        "accelerator": settings.accelerator,
+        **_compute(training, model, size, settings),
+        **_memory(model, settings),
+        **_storage(training, model, settings),
+        **_corpus(training.contexts, settings),
+    }
+    reasons = [*_shortages(training.contexts, settings), *_sharding(row, settings)]
+    row["reason"] = "; ".join(reasons) or None
+    return [row | {"run": name, "seed": seed} for name, seed in training.seeds]
+
+
+def _compute(training: Training, model: ModelSettings, size: int, settings: Settings) -> dict[str, Any]:
+    found = budget(model, settings.attention_keys)
+    stable = training.steps * size
+    decays = len(training.branch_steps) * training.decay_steps * size
+    first, last = ((training.branch_steps[end] + training.decay_steps) * size for end in (0, -1))
+    flops, head = found.flops_per_token * (stable + decays), found.head_flops_per_token * (stable + decays)
+    return {
+        "tokens": stable + decays,
+        "stable_tokens": stable,
+        "decay_tokens": decays,
+        "endpoint_tokens": last,
+        "training_flops": float(flops),
+        "head_flops": float(head),
+        "first_endpoint_flops": float(found.flops_per_token * first),
+        "last_endpoint_flops": float(found.flops_per_token * last),
+        "gpu_hours": (flops + head) / (settings.peak_flops * settings.utilisation * HOUR),
+    }
+
+
+def _memory(model: ModelSettings, settings: Settings) -> dict[str, Any]:
+    """Device memory while one context at a time is processed, the state sharded over as few GPUs as hold it."""
+    state = STATE * memory.all_params(model)
+    kept = {
+        "activation_bytes": settings.context * memory.activation_bytes(model),
+        "checkpointed_bytes": settings.context * memory.activation_bytes(model, checkpointing=True),
+        "logit_bytes": settings.context * memory.logit_bytes(model),
+    }
+    own = kept["checkpointed_bytes"] + kept["logit_bytes"]  # each GPU has contexts of its own
+    room = int(settings.memory_bytes) - own
+    gpus = -(-state // room) if room > 0 else None
+    return {"state_bytes": state, **kept, "gpus": gpus, "bytes_per_gpu": gpus and own - (-state // gpus)}
+
+
+def _storage(training: Training, model: ModelSettings, settings: Settings) -> dict[str, int]:
+    weights, state = memory.model_bytes(model), memory.checkpoint_bytes(model)
+    stored = len(training.branch_steps) * weights + settings.checkpoints_kept * state
+    return {"model_bytes": weights, "checkpoint_bytes": stored}
+
+
+def _corpus(contexts: Mapping[str, int], settings: Settings) -> dict[str, int]:
+    shards = sum(math.ceil(count / settings.shard_contexts) for count in contexts.values())
+    vocabulary = settings.runs[0]["model"]["vocabulary"]  # one tokenizer for all
+    return {
+        "corpus_tokens": sum(contexts.values()) * settings.context,
+        "corpus_bytes": shards * settings.shard_contexts * settings.context * token_bytes(vocabulary),
+    }
+
+
+def token_bytes(vocabulary: int) -> int:
+    """Bytes of a token id in a shard: the smallest unsigned type that holds all."""
+    return np.min_scalar_type(vocabulary - 1).itemsize
+
+
+def _shortages(contexts: Mapping[str, int], settings: Settings) -> list[str]:
+    """A warning where the text, if its size is known, does not fill the streams."""
+    training = 1 - settings.heldout_share
+    shares = {"stable": training * (1 - settings.decay_share), "decay": training * settings.decay_share}
+    text = settings.text_megabytes * MEGABYTE / settings.bytes_per_token  # tokens
+    short = [
+        f"{text * shares[stream]:.3g} of the {count * settings.context:.4g} tokens of the {stream} stream"
+        for stream, count in contexts.items()
+        if text * shares[stream] < count * settings.context
+    ]
+    if not (short and settings.text_megabytes):
+        return []
+    return [
+        f"the corpus is too small: {settings.text_megabytes:.4g} MB of text, at {settings.bytes_per_token:g} bytes a "
+        f"token (assumed), give about {' and '.join(short)}"
+    ]
+
+
+def _unknown(contexts: Mapping[str, int], settings: Settings) -> list[str]:
+    if settings.text_megabytes:
+        return []
+    needed = sum(contexts.values()) * settings.context
+    return [
+        f"whether the corpus suffices for {needed:.4g} tokens, about "
+        f"{needed * settings.bytes_per_token / MEGABYTE:.2g} MB of text, is not known: corpus.megabytes and "
+        "plan.text_megabytes are 0"
+    ]
+
+
+def _sharding(row: Mapping[str, Any], settings: Settings) -> list[str]:
+    """Why a run has no figure of a GPU's memory, or needs more than one GPU."""
+    machine = f"one {settings.accelerator} of {settings.memory_bytes / 1e9:.4g} GB"
+    if row["gpus"] is None:
+        return [f"bytes_per_gpu: the activations and logits of one context do not fit into {machine}"]
+    if row["gpus"] == 1:
+        return []
+    return [f"{row['state_bytes'] / 1e9:.4g} GB of state do not fit into {machine}: {row['gpus']} at the least"]
+
+
+def _unfit(rows: Sequence[Mapping[str, Any]], settings: Settings) -> list[str]:
+    large = sum(row["gpus"] != 1 for row in rows)
+    nowhere = sum(row["gpus"] is None for row in rows)
+    found = [f"{large} of {len(rows)} runs do not fit into one {settings.accelerator}"] if large else []
+    return found + ([f"bytes_per_gpu, gpus: {nowhere} of {len(rows)} runs have none"] if nowhere else [])
+
+
+def _largest(values: Sequence[Any]) -> Any:
+    """The largest, or None where one is missing: it may be the largest."""
+    return None if None in values else max(values)
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--spec", required=True, help="canonical JSON of Settings")
+    parser.add_argument("--csv", required=True)
+    parser.add_argument("--parquet", required=True)
+    arguments = parser.parse_args(argv)
+    settings = load(Settings, arguments.spec)
+    data = table(plan_rows(settings), PLAN)
+    for line in warnings(settings):
+        print(f"warning: {line}", file=sys.stderr)
+    write_table(data, arguments.parquet, provenance("smelt.budgets.plan", dataclasses.asdict(settings)))
+    write_csv(data, arguments.csv)
+
+
+if __name__ == "__main__":
+    command(main)
