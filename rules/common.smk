@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 from smelt import jobs, preflight, study as studies
+from smelt.budgets import plan
 from smelt.errors import UserError
-from smelt.spec import canonical_json, fingerprint
+from smelt.spec import canonical_json, fingerprint, load
 
 studies.use_this_interpreter()
 
@@ -24,6 +25,7 @@ RESULTS = STUDY.root
 CONFIG = STUDY.config
 TRAINS = STUDY.kind == "trained"  # otherwise its endpoints are given
 TUNING = bool(CONFIG["tuning"]["rates"])
+SWEEPS = list(CONFIG["sweeps"])  # tables of ablations in place of fits
 
 
 def spec(section, keys=None):
@@ -40,12 +42,17 @@ def job(settings):
 
 
 def before_start(cores):
-    """Check the results root and the machine; `cores` is None where jobs run elsewhere."""
-    runs = STUDY.trained if TRAINS else []
-    waiting = [run for run in runs if not os.path.exists(f"{RESULTS}/training/{run.id}/log.parquet")]
+    """Check the results root, and what is about to train: the machine, unless jobs run elsewhere (`cores` is None),
+    and the size of the text, also where it is only planned."""
+    waiting = list(workflow.dag.needrun_jobs())
+    training = [RUNS[job.wildcards.run] for job in waiting if job.rule.name == "train"]
+    new = [run for run in training if not os.path.exists(f"{RESULTS}/training/{run.id}/log.parquet")]
     try:
         if cores:
-            preflight.check_machine(STUDY, waiting, cores)
+            preflight.check_machine(STUDY, new, cores)
         preflight.claim_root(STUDY)
     except (UserError, OSError) as error:
         sys.exit(f"error: {error}")
+    if training or any(job.rule.name == "plan" for job in waiting):
+        for line in plan.warnings(load(plan.Settings, jobs.plan(STUDY))):
+            print(f"warning: {line}", file=sys.stderr)

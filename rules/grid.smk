@@ -53,11 +53,12 @@ def contexts_needed(stream):
 
 
 def stable_shards():
-    return shards("stable", contexts_needed("stable"))
+    """A function of the wildcards: a long study has millions, which no job but the one that reads them should count."""
+    return lambda wildcards: shards("stable", contexts_needed("stable"))
 
 
 def decay_shards():
-    return shards("decay", contexts_needed("decay"))
+    return lambda wildcards: shards("decay", contexts_needed("decay"))
 
 
 def models(run="{run}"):
@@ -77,3 +78,11 @@ def logs_of_training():
 def training_memory(wildcards):
     """Megabytes that a training job takes at the most."""
     return preflight.memory(RUNS[wildcards.run]) // 10**6
+
+
+def costs_memory(wildcards):
+    """Megabytes that measuring takes at the most: all architectures of a cell are alive at the same time."""
+    cells = {}
+    for run in TRAINED:
+        cells.setdefault(run.cell, {})[run.architecture] = preflight.memory(run)
+    return max(sum(members.values()) for members in cells.values()) // 10**6

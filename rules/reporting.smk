@@ -3,21 +3,24 @@
 In: results/scaling/*.parquet. Rules that read what training wrote stand in reporting/trained.smk.
 Out: results/tables/{ce_gain,coefficients,allocation,endpoints,leave_one_out,surface_pairs,sensitivity}.{csv,parquet} and
 results/figures/{loss_by_compute,surfaces,reducible_loss,frontiers,gain_curve}.{pdf,svg,png}; in a tuning study
-tables/learning_rate.{csv,parquet} in place of these tables. Of the paper's study, and of those simulated from its
-published surfaces, also tables/paper_comparison.{csv,parquet}.
+tables/learning_rate.{csv,parquet} in place of these tables, in a study of ablations tables/SWEEP.{csv,parquet} and
+figures/SWEEP.{pdf,svg,png} of each. Of the paper's study, and of those simulated from its published surfaces, also
+tables/paper_comparison.{csv,parquet}.
 """
 
 # A tuning study answers another question than a grid: its endpoints differ in rate, and no surface fits them.
 ANSWERS = ["ce_gain", "coefficients", "allocation", "endpoints", "leave_one_out", "surface_pairs", "sensitivity"]
-TABLES = ["learning_rate"] if TUNING else ANSWERS
+# Nor of a study of ablations: its architectures differ, and each has one endpoint.
+TABLES = ["learning_rate"] if TUNING else [*SWEEPS, "endpoints"] if SWEEPS else ANSWERS
 SCALING_FIGURES = ["loss_by_compute", "surfaces", "reducible_loss", "frontiers", "gain_curve"]
-FIGURES = ["learning_rate"] if TUNING else SCALING_FIGURES
+FIGURES = ["learning_rate"] if TUNING else SWEEPS or SCALING_FIGURES
+FITTED = not TUNING and not SWEEPS
 # Of studies that train, beside them.
-TRAINED_TABLES = ["budgets", "corpus", "streams"] if TRAINS else []
+TRAINED_TABLES = ["plan", "budgets", "corpus", "streams"] if TRAINS else []
 TRAINED_FIGURES = ["training_curves"] if TRAINS else []
 # Of those, where on the text a gain lies.
-TRAINED_TABLES += ["subsets", "length"] if TRAINS and not TUNING else []
-TRAINED_FIGURES += ["subsets", "quartiles", "length_profile"] if TRAINS and not TUNING else []
+TRAINED_TABLES += ["subsets", "length"] if TRAINS and FITTED else []
+TRAINED_FIGURES += ["subsets", "quartiles", "length_profile"] if TRAINS and FITTED else []
 # Of studies with downstream scores, in reporting/scored.smk.
 SCORED_TABLES = ["calibration", "calibration_means", "wins"] if STUDY.scores else []
 SCORED_FIGURES = ["calibration"] if STUDY.scores else []

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from smelt import study_sweeps
 from smelt.budgets.ledger import budget, sparsity
 from smelt.errors import UserError
 from smelt.given import OwnStudy, SimulatedStudy
@@ -42,10 +43,49 @@ def budgets(study: GridStudy) -> dict[str, Any]:
             "model": plain(run.model),
             "control": plain(own) if (own := study.own_control(run)) else None,
             "reference_control": plain(study.control(run.scale)),
+            **({"note": note} if (note := study.note(run)) else {}),
         }
         for run in reversed(first.values())
     ]
     return {"attention_keys": study.attention_keys, "reference": study.reference, "runs": runs}
+
+
+def costs(study: GridStudy) -> dict[str, Any]:
+    """Networks of the trained cells, once each, and how they are trained."""
+    first = {(run.architecture, run.cell): run for run in reversed(study.trained)}
+    runs = [
+        {
+            "architecture": run.architecture,
+            "scale": run.scale,
+            "sparsity": run.sparsity,
+            "model": plain(run.model),
+            "batch_contexts": run.training.batch_contexts,
+            "precision": run.training.precision,
+        }
+        for run in reversed(first.values())
+    ]
+    return {"context": study.config["corpus"]["context"], "reference": study.reference, "runs": runs}
+
+
+def plan(study: GridStudy) -> dict[str, Any]:
+    """Networks and recipes of the trained runs, once each, the size of the text and the machine."""
+    told: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for run in study.trained:
+        recipe = {name: plain(run.training)[name] for name in ("steps", "branch_steps", "decay_steps")}
+        recipe["batch_contexts"] = run.training.batch_contexts
+        names = {"architecture": run.architecture, "scale": run.scale, "sparsity": run.sparsity}
+        entry = {**names, "model": plain(run.model), **recipe, "seeds": []}
+        told.setdefault((run.architecture, run.cell), entry)["seeds"].append([run.id, run.seed])
+    machine = study.section("plan")
+    # Text that is asked for, or all there is.
+    sizes = [study.config["corpus"]["megabytes"], machine.pop("text_megabytes", 0)]
+    return {
+        **study.section("corpus", ["context", "shard_contexts", "heldout_share", "decay_share"]),
+        **machine,
+        "text_megabytes": min((size for size in sizes if size), default=0),
+        "attention_keys": study.attention_keys,
+        "runs": list(told.values()),
+    }
 
 
 def endpoints(study: GridStudy) -> dict[str, Any]:
@@ -120,6 +160,16 @@ def rates(study: GridStudy) -> dict[str, Any]:
         "rates": [run.training.learning_rate for run in study.trained],
         "endpoints": endpoints(study),
     }
+
+
+def sweeps(study: GridStudy) -> dict[str, Any]:
+    """The points of each ablation."""
+    return {"sweeps": study_sweeps.points(study.config, study.networks)}
+
+
+def sweep_figures(study: GridStudy) -> dict[str, Any]:
+    """What the figures of the ablations are drawn against."""
+    return {**figure(study), "axes": {name: sweep["axis"] for name, sweep in study.config["sweeps"].items()}}
 
 
 def figure(study: Study) -> dict[str, Any]:

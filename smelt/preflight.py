@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from smelt.artifacts import replacing
-from smelt.budgets.ledger import budget
+from smelt.budgets.memory import all_params
 from smelt.errors import UserError
 from smelt.grid import Run
 from smelt.study import CONFIG
@@ -25,20 +25,14 @@ GIB = 2**30
 RECORD = "study"  # file in a results root: the path of the study that it belongs to
 
 
-def weights(run: Run) -> int:
-    """Parameters of a run's network, embedding and head among them."""
-    tables = 1 if run.model.tied_embeddings else 2
-    return budget(run.model, 1).params + tables * run.model.vocabulary * run.model.hidden_size
-
-
 def disk(run: Run) -> int:
     """Bytes that a run keeps: one float32 model for each branch."""
-    return len(run.training.branch_steps) * WEIGHT * weights(run)
+    return len(run.training.branch_steps) * WEIGHT * all_params(run.model)
 
 
 def memory(run: Run) -> int:
     """Bytes that a training job takes at the most."""
-    return PROCESS + (TRAINING_COPIES + TRAINING_STATE) * weights(run)  # a save holds a second state
+    return PROCESS + (TRAINING_COPIES + TRAINING_STATE) * all_params(run.model)  # a save holds a second state
 
 
 def check_machine(study: Study, waiting: Iterable[Run], jobs: int) -> None:
@@ -49,7 +43,7 @@ def check_machine(study: Study, waiting: Iterable[Run], jobs: int) -> None:
     runs = list(waiting)
     if not runs:
         return
-    largest = sorted(map(weights, runs))[-jobs:]
+    largest = sorted(all_params(run.model) for run in runs)[-jobs:]
     needed = CORPUS + sum(map(disk, runs)) + TRAINING_STATE * sum(largest)
     place = next(folder for folder in (Path(study.root), *Path(study.root).parents) if folder.exists())
     free = shutil.disk_usage(place).free

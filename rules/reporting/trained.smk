@@ -4,7 +4,7 @@ In: results/training/RUN/log.parquet, results/scaling/{endpoints,coefficients,su
 results/scaling/learning_rate.parquet.
 Out: results/tables/{subsets,length}.{csv,parquet} and
 results/figures/{training_curves,subsets,quartiles,length_profile}.{pdf,svg,png}; in a tuning study only
-figures/training_curves and learning_rate.{pdf,svg,png}.
+figures/training_curves and learning_rate.{pdf,svg,png}, and of ablations training_curves and one figure a sweep.
 """
 
 
@@ -110,3 +110,28 @@ rule learning_rate:
     shell:
         "python -m smelt.reporting.learning_rate --spec {params.spec:q} --rates {input.rates:q}"
         " --out {output:q} > {log:q} 2>&1"
+
+
+rule sweep_figures:
+    """Held-out loss and its difference to the reference along the axis of each ablation."""
+    input:
+        endpoints=f"{RESULTS}/scaling/endpoints.parquet",
+        sweeps=expand(f"{RESULTS}/scaling/{{name}}.parquet", name=SWEEPS),
+    output:
+        expand(f"{RESULTS}/figures/{{name}}.{{kind}}", name=SWEEPS, kind=["pdf", "svg", "png"]),
+    log:
+        f"{RESULTS}/logs/reporting/sweep_figures.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/reporting/sweep_figures.tsv"
+    params:
+        spec=job(jobs.sweep_figures),
+        code=fingerprint("smelt.reporting.sweeps"),
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    conda:
+        "../../envs/smelt.yaml"
+    shell:
+        "python -m smelt.reporting.sweeps --spec {params.spec:q} --endpoints {input.endpoints:q}"
+        " --sweeps {input.sweeps:q} --out {output:q} > {log:q} 2>&1"

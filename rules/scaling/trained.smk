@@ -3,7 +3,7 @@
 In: results/evaluation/RUN/losses.parquet, the held-out losses of the endpoints of every run.
 Out: results/scaling/: endpoints.parquet, one row a decayed model; source_losses.parquet and length_losses.parquet, its
 loss by source and by length of document; subsets.parquet (gains on parts of the text) and length.parquet (gains by
-length); in a tuning study learning_rate.parquet.
+length); in a tuning study learning_rate.parquet; in a study of ablations one table a sweep.
 """
 
 
@@ -131,4 +131,28 @@ rule rates:
         "../../envs/smelt.yaml"
     shell:
         "python -m smelt.scaling.rates --spec {params.spec:q} --losses {input.losses:q}"
+        " --out {output:q} > {log:q} 2>&1"
+
+
+rule sweeps:
+    """Compare the architectures of each ablation with its reference, seed by seed."""
+    input:
+        endpoints=f"{RESULTS}/scaling/endpoints.parquet",
+    output:
+        expand(f"{RESULTS}/scaling/{{name}}.parquet", name=SWEEPS),
+    log:
+        f"{RESULTS}/logs/scaling/sweeps.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/scaling/sweeps.tsv"
+    params:
+        spec=job(jobs.sweeps),
+        code=fingerprint("smelt.scaling.sweeps"),
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    conda:
+        "../../envs/smelt.yaml"
+    shell:
+        "python -m smelt.scaling.sweeps --spec {params.spec:q} --endpoints {input.endpoints:q}"
         " --out {output:q} > {log:q} 2>&1"

@@ -1,7 +1,6 @@
 """A default stands in config/schema.yaml and in the settings of the stage that uses it: they are equal."""
 
 import dataclasses
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +8,9 @@ import pytest
 import yaml
 
 from smelt import study as studies
-from smelt.budgets.solver import Tolerance, match
+from smelt.budgets.lattice import Lattice
+from smelt.budgets.search import GEOMETRY
+from smelt.budgets.solver import Tolerance
 from smelt.corpus import documents, fetch, heldout, shard, summary, tokenizer
 from smelt.evaluation.settings import EvaluationSettings
 from smelt.model.settings import ModelSettings
@@ -86,12 +87,16 @@ def test_defaults_of_the_grid():
     model = {field.name: field.default for field in dataclasses.fields(ModelSettings)}
     assert keys["active_experts"]["default"] == model["active_experts"]
     assert keys["tied_embeddings"]["default"] is model["tied_embeddings"]
-    assert keys["multiple"]["default"] == inspect.signature(match).parameters["multiple"].default
+    for field in dataclasses.fields(Lattice):
+        assert keys[field.name]["default"] == field.default
     loop = keys["architectures"]["additionalProperties"]["properties"]
     assert loop["visits"]["default"] == model["visits"]
     needed = {name for name, value in model.items() if value is dataclasses.MISSING}
     scale = keys["scales"]["additionalProperties"]
     assert needed - {"vocabulary", "experts"} == set(scale["required"]) == set(scale["properties"])
+    pinned = keys["pinned"]["additionalProperties"]
+    assert set(pinned["required"]) == needed - {"vocabulary", "layers"}
+    assert set(pinned["properties"]) == {*GEOMETRY, "note"}
 
 
 def test_the_first_seed_is_that_of_the_settings():

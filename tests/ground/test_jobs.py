@@ -10,7 +10,7 @@ from smelt.errors import UserError
 def variant(tmp_path, **changes):
     config = yaml.safe_load(study.find("smoke").read_text())
     for section, values in changes.items():
-        config[section] = {**config[section], **values} if isinstance(values, dict) else values
+        config[section] = {**config.get(section, {}), **values} if isinstance(values, dict) else values
     path = tmp_path / "variant.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False))
     return study.read(path)
@@ -36,6 +36,17 @@ def test_the_own_control_is_found_whatever_the_seeds(tmp_path, seeds):
     assert all((row["control"] is None) == (row["architecture"] == "baseline") for row in rows)
     assert len(rows) == len({(row["architecture"], row["scale"], row["sparsity"]) for row in rows})
     assert all(0 < s < 1 for s in sparsities(found).values())
+
+
+def test_costs_are_those_of_each_trained_network_once(tmp_path):
+    found = variant(tmp_path, seeds=[1, 0], runs={"smelt-H16-S85": {"batch_contexts": 2, "precision": "float32"}})
+    told = jobs.costs(found)
+    assert (told["context"], told["reference"]) == (4096, "baseline")
+    names = [f"{row['architecture']}-{row['scale']}-{row['sparsity']}" for row in told["runs"]]
+    assert names == [run.id.removesuffix("-seed1") for run in found.trained if run.seed == 1]
+    (row,) = [row for row, name in zip(told["runs"], names, strict=True) if name == "smelt-H16-S85"]
+    assert (row["batch_contexts"], row["precision"]) == (2, "float32")
+    assert row["model"] == jobs.training(found, found.runs["smelt-H16-S85"])["model"]
 
 
 def test_the_own_convention_without_a_control_is_refused(tmp_path):

@@ -7,6 +7,7 @@ from smelt.errors import UserError
 from .conftest import REMOVED, SMOKE
 
 SCALE = {"layers": 4, "hidden_size": 16, "heads": 2, "kv_heads": 1, "head_size": 12, "expert_width": 24}
+PIN = {"hidden_size": 12, "heads": 2, "kv_heads": 1, "head_size": 8, "experts": 97, "expert_width": 20}
 TRAINED = ["H16-S85", "H16-S90", "H24-S85", "H24-S90"]
 
 MISTAKES = [
@@ -69,7 +70,36 @@ MISTAKES = [
     ({"grid/architectures": {}}, r"grid\.architectures: it is empty"),
     ({"grid/exclude": [*TRAINED, "H16-S0", "H24-S0"]}, r"grid: no cell is left; take entries out of grid\.exclude"),
     ({"grid/exclude": TRAINED}, r"grid: no cell that is trained is left; take entries out of grid\.exclude"),
-    ({"grid/exclude": ["H99-S85"]}, r"grid\.exclude: 'H99-S85' is no cell; a cell is SCALE-SPARSITY"),
+    ({"grid/exclude": ["H99-S85"]}, r"grid\.exclude: 'H99-S85' is no cell and no run; a cell is SCALE-SPARSITY"),
+    ({"grid/exclude": ["smelt-H99-S85"]}, r"grid\.exclude: 'smelt-H99-S85' is no cell and no run; .* and a run ARCHIT"),
+    (
+        {"grid/architectures/baseline": {"layers": 3}},
+        r"baseline .*: .* reference, whose layers stand under grid\.scales",
+    ),
+    (
+        {"grid/architectures/smelt/layers": 2, "grid/architectures/smelt/span": [1, 3]},
+        r"\[1, 3\) lies outside .* 0 and 2",
+    ),
+    # pinned geometry
+    (
+        {"grid/pinned/smelt-H16-S99": PIN},
+        r"grid\.pinned: 'smelt-H16-S99' is no run; a run is ARCHITECTURE-SCALE-SPARSITY",
+    ),
+    (
+        {"grid/pinned/baseline-H16-S85": PIN},
+        r"pinned\.baseline-H16-S85: the geometry of the reference stands under grid\.s",
+    ),
+    ({"grid/pinned/smelt-H16-S85": {"heads": 2}}, r"grid\.pinned\.smelt-H16-S85: the key 'hidden_size' is missing"),
+    (
+        {"grid/pinned/smelt-H16-S85": PIN, "grid/scales/H16/expert_width": 32},
+        r"smelt of cell H16-S85: its pinned twin has its FLOPs per token [\d.]+ % off \(tolerance flops: 0\.04\) and "
+        r"its parameters .*; take the entry out of grid\.pinned, .* or raise grid\.tolerance",
+    ),
+    (
+        {"grid/pinned/smelt-H16-S85": {**PIN, "heads": 3, "kv_heads": 2}},
+        r"smelt of cell H16-S85: heads \(3\) must be a multiple of kv_heads",
+    ),
+    ({"grid/shape": 0.9}, r"grid\.shape: 0\.9 is less than the minimum of 1"),
     ({"grid/scales/H17": SCALE}, r"grid: the cells H16-S0 and H17-S0 are the same network; keep one of them"),
     ({"grid/sparsities/S85.0": {"sparsity": 0.85}}, r"grid: the cells H16-S85 and H16-S85\.0 are the same network"),
     ({"grid/scales/H-1": SCALE}, r"grid\.scales: 'H-1' does not match"),
@@ -81,11 +111,11 @@ MISTAKES = [
     # the tolerance
     (
         {"grid/tolerance": {"params": 1e-9}},
-        r"smelt of cell H16-S0: no network .* meets the tolerance; .*parameters [\d.]+ % (above|below) the reference"
-        r" \(tolerance params: 1e-09\); raise the tolerance or use a larger reference",
+        r"smelt of cell H16-S0: no network .* meets the tolerance .*parameters [\d.e-]+ % off"
+        r" \(tolerance params: 1e-09\); use a larger shape or a larger tolerance",
     ),
-    ({"grid/tolerance": {"flops": 1e-9}}, r"FLOPs per token [\d.]+ % (above|below) the reference \(tolerance flops"),
-    ({"grid/scales/H16/head_size": 14}, r"KV cache 7\.1 % above the reference \(tolerance kv: 0\.04\); raise the tol"),
+    ({"grid/tolerance": {"flops": 1e-9}}, r"FLOPs per token [\d.e-]+ % off \(tolerance flops: 1e-09\)"),
+    ({"grid/scales/H16/head_size": 14}, r"KV cache 7\.1 % off \(tolerance kv: 0\.04\); raise the tolerance"),
     # overrides and other names
     ({"runs/smelt-H16-S91": {"steps": 9}}, r"runs\.smelt-H16-S91: no such run; known are baseline-H16-S0, "),
     ({"cells/H24-S90": {"steps": 9}}, r"cells\.H24-S90: no such cell; known are H16-S0, H16-S85, H16-S90, H24-S0"),

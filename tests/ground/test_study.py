@@ -202,6 +202,42 @@ def test_a_cell_more_changes_no_spec(read):
     assert specs(read({"grid/exclude": []})).items() >= specs(read()).items()
 
 
+def test_a_pinned_run_takes_its_sizes_and_the_others_their_own(read):
+    sizes = {"hidden_size": 12, "heads": 2, "kv_heads": 1, "head_size": 8, "experts": 97, "expert_width": 20}
+    before, study = read().runs, read({"grid/pinned/smelt-H16-S85": {**sizes, "note": "an older twin"}})
+    model = study.runs["smelt-H16-S85"].model
+    assert {name: getattr(model, name) for name in sizes} == sizes
+    assert (model.layers, model.loop_start, model.loop_length, model.visits) == (4, 1, 2, 2)
+    assert model != before["smelt-H16-S85"].model
+    assert {name for name, run in study.runs.items() if run.model != before[name].model} == {"smelt-H16-S85"}
+    assert [row.get("note") for row in jobs.budgets(study)["runs"] if row["sparsity"] == "S85"] == [
+        None, "an older twin", None, None
+    ]  # fmt: skip
+
+
+def test_a_single_run_can_be_left_out(read):
+    before, study = read().runs, read({"grid/exclude": ["H24-S90", "smelt-H16-S90", "smelt-H24-S0"]})
+    assert before.keys() - study.runs.keys() == {"smelt-H16-S90", "smelt-H24-S0"}
+    controls = {(row["architecture"], row["scale"]): row["control"] for row in jobs.budgets(study)["runs"]}
+    assert controls["smelt", "H24"] is None  # no S = 0 network of its own is left there
+    assert controls["smelt", "H16"] is not None
+
+
+def test_an_architecture_may_have_other_layers(read):
+    study = read(
+        {"grid/architectures": {"baseline": {}, "deep": {"layers": 6}, "loop": {"layers": 3, "visits": 2, "span": 1.0}}}
+    )
+    for cell in ("H16-S85", "H24-S85"):
+        base, deep, loop = (study.runs[f"{name}-{cell}"].model for name in ("baseline", "deep", "loop"))
+        assert (base.layers, deep.layers, loop.layers, loop.loop_length) == (4, 6, 3, 3)
+        cost = budget(base, study.attention_keys)
+        for twin in (deep, loop):
+            mine = budget(twin, study.attention_keys)
+            assert mine.flops_per_token == pytest.approx(cost.flops_per_token, rel=0.04)
+            assert mine.params == pytest.approx(cost.params, rel=0.04)
+            assert mine.kv_bytes_per_token == pytest.approx(cost.kv_bytes_per_token, rel=0.04)
+
+
 def test_a_section_can_be_asked_for_some_keys(read):
     study = read({"corpus/context": 2048})
     assert study.section("corpus", ["context", "vocabulary", "decay_share"]) == {"context": 2048, "vocabulary": 384}

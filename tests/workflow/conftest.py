@@ -111,6 +111,7 @@ class Workspace:
             if path.is_file()
             and path.relative_to(self.results).parts[0] not in ("logs", "benchmarks", "state")
             and not path.name.endswith(".perf.jsonl")
+            and path.relative_to(self.results).as_posix() not in ("tables/costs.parquet", "tables/costs.csv")
         }
 
     @contextlib.contextmanager

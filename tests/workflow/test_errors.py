@@ -27,7 +27,8 @@ def mistake(workspace: Workspace, *arguments: str, study: str = "smoke") -> str:
 def test_an_unknown_study(fresh):
     line = mistake(fresh, "--dry-run", study="nosuch")
     assert line.startswith("error: study=nosuch: no file ")
-    assert "one of desk" in line
+    assert "one of " in line
+    assert " desk, " in line
 
 
 def test_a_mistake_in_the_study_file(fresh):
@@ -62,6 +63,7 @@ def test_a_run_that_diverges_fails_alone(finished, tmp_path):
 
     after = workspace.artifacts()
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    changed -= {"tables/plan.csv", "tables/plan.parquet"}  # of the shorter run, made without training
     runs = {name.split("/")[1] for name in changed}
     assert all(name.split("/")[0] in ("training", "evaluation") for name in changed)
     assert runs == {"smelt-H16-S85", "baseline-H16-S85"}

@@ -35,7 +35,7 @@ def test_all_results_stand(finished):
         f"training/{run}/branch-{branch}.safetensors" for run in RUNS for branch in (1, 2, 3)
     }
     answers = ("ce_gain", "coefficients", "allocation", "endpoints", "leave_one_out", "surface_pairs", "sensitivity")
-    for table in (*answers, "subsets", "length", "budgets", "corpus", "streams"):
+    for table in (*answers, "subsets", "length", "plan", "budgets", "corpus", "streams"):
         assert {f"tables/{table}.csv", f"tables/{table}.parquet"} <= names
     scaling = ("loss_by_compute", "surfaces", "reducible_loss", "frontiers", "gain_curve")
     for figure in (*scaling, "subsets", "quartiles", "length_profile", "training_curves"):
@@ -84,23 +84,23 @@ def test_the_whole_grids_setting_reruns_every_run(workspace):
 
 def test_a_seed_more_trains_new_runs_only(workspace):
     workspace.change(seeds=[0, 1])
-    assert workspace.waiting() == expected(trained(*(f"{run}-seed1" for run in RUNS)), POOLED)
+    assert workspace.waiting() == expected(trained(*(f"{run}-seed1" for run in RUNS)), "plan", POOLED)
 
 
 def test_a_cell_more_trains_its_pair_only(workspace):
     workspace.change(grid={"exclude": []})
-    assert workspace.waiting() == expected(trained("baseline-H24-S90", "smelt-H24-S90"), "budgets", POOLED)
+    assert workspace.waiting() == expected(trained("baseline-H24-S90", "smelt-H24-S90"), "plan", "budgets", POOLED)
 
 
 def test_a_cell_less_trains_nothing(workspace):
     workspace.change(grid={"exclude": ["H24-S90", "H16-S90"]})
-    assert workspace.waiting() == expected("training_curves", "budgets", POOLED)
+    assert workspace.waiting() == expected("training_curves", "plan", "budgets", POOLED)
 
 
 def test_a_longer_run_packs_new_shards_only_and_retrains_no_other(workspace):
     workspace.change(runs={"smelt-H16-S85": {"steps": 12, "branch_steps": [2, 5, 12]}})
     assert workspace.waiting() == expected(
-        trained("smelt-H16-S85"), "shard stable 00004", "shard stable 00005", "corpus", POOLED
+        trained("smelt-H16-S85"), "shard stable 00004", "shard stable 00005", "corpus", "plan", POOLED
     )
 
 
@@ -135,9 +135,10 @@ def test_a_stages_setting_reruns_that_stage_and_what_follows(workspace, section,
         ("corpus/summary", ["corpus"]),
         ("corpus/heldout", ["heldout", "corpus", *evaluated(*RUNS), *POOLED]),
         ("budgets/table", ["budgets"]),
+        ("budgets/plan", ["plan"]),
         ("training/step", [*trained(*RUNS), *POOLED]),
         ("model/transformer", [*trained(*RUNS), *POOLED]),
-        ("model/execution", [*trained(*RUNS), "budgets", *POOLED]),
+        ("model/execution", [*trained(*RUNS), "plan", "budgets", *POOLED]),
         ("evaluation/loss", [*evaluated(*RUNS), *POOLED]),
         ("scaling/endpoints", POOLED),
         ("scaling/bootstrap", [*FITS, "length", *TABLES_AND_FIGURES, *PARTS]),
