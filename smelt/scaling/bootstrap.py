@@ -12,13 +12,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from smelt.errors import UserError
 from smelt.scaling import newton, solve
 from smelt.scaling.forms import Design
 from smelt.scaling.objective import jacobian, point_losses
 from smelt.scaling.settings import Array, Points, Settings
 
 RESAMPLES = ("cells", "cells_by_scale", "endpoints")
-NARROW = "endpoints are resampled one by one, so the intervals are too narrow: those of a cell agree with one another"
+# Why the intervals of a resample are too narrow to establish a sign.
+NARROW = {
+    "endpoints": "endpoints are resampled one by one, so the intervals are too narrow: those of a cell agree with one "
+    "another",
+    "cells_by_scale": "cells are resampled within each scale, so the intervals are too narrow: what differs between "
+    "scales is left out",
+}
 SIZES = ("flops", "params", "active_params", "looped_params")  # variables that a scale sets
 SPARSITIES = ("active", "expansion")  # variables that a sparsity sets
 RANK = 1e-6  # smallest singular value that counts as information, relative to that of all points
@@ -62,6 +69,11 @@ def weights(units: Sequence[tuple[Hashable, ...]], settings: Settings) -> Array:
     strata = [np.arange(len(units))]
     if settings.resample == "cells_by_scale":
         scales = [unit[0] for unit in units]
+        if alone := sorted({str(scale) for scale in scales if scales.count(scale) == 1}):
+            raise UserError(
+                f"scaling.resample: cells_by_scale, but scale {alone[0]} has a single cell, so that every draw would "
+                "be the same; choose cells, or add sparsities"
+            )
         strata = [np.flatnonzero([one == scale for one in scales]) for scale in dict.fromkeys(scales)]
     # Filled row by row from one stream.
     shares = np.random.default_rng(settings.seed).random((settings.draws, len(units)))

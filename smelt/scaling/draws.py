@@ -14,6 +14,7 @@ from smelt.scaling.frontier import Section, meaningful
 from smelt.scaling.settings import Array
 from smelt.scaling.surfaces import SMELT, Surface
 
+LEAST_DRAWS = 40  # so that one draw lies beyond each end of a 95 % interval
 MOST_EXCLUDED = 0.10  # share of draws that may be excluded before there is no interval
 QUANTILES = (0.025, 0.975)
 HELD = "b is held at 0: there is one sparsity"  # in a reason
@@ -105,8 +106,8 @@ class Support:
 
     @property
     def enough(self) -> bool:
-        """Whether few enough are excluded for an interval to mean something."""
-        return bool(self.usable.mean() >= 1 - MOST_EXCLUDED)
+        """Whether few enough are excluded, and enough are left, for an interval to mean something."""
+        return bool(self.usable.mean() >= 1 - MOST_EXCLUDED and self.usable.sum() >= LEAST_DRAWS)
 
     @property
     def count(self) -> int:
@@ -146,6 +147,8 @@ def support(draws: Sequence[Draws], frontier: bool = True, sections: Sequence[Se
     bounded = usable & np.logical_or.reduce([one.at_bound != "none" for one in draws])
     remark = f"in {100 * bounded.mean():.3g} % of the draws a coefficient is on a bound" if bounded.any() else ""
     verdict = Support(usable, "", remark)
+    if usable.sum() < LEAST_DRAWS and usable.mean() >= 1 - MOST_EXCLUDED:
+        parts.append(f"{usable.sum()} draws are too few for its ends; {LEAST_DRAWS} at least (scaling.draws)")
     if not parts:
         return verdict
     opening = "draws excluded: " if verdict.enough else "no interval: "

@@ -146,7 +146,7 @@ def coefficient_row(name: str, fitted: Fitted, settings: Settings) -> dict[str, 
         row[f"{key}_low"], row[f"{key}_high"] = held.interval(values)
     row["draws"] = held.count
     row["gamma_jackknife_low"], row["gamma_jackknife_high"] = _jackknife(fitted)
-    narrow = bootstrap.NARROW if settings.resample == "endpoints" else ""
+    narrow = bootstrap.NARROW.get(settings.resample, "")
     row["reason"] = "; ".join(filter(None, (fitted.reason, narrow, *held.notes))) or None
     return row
 

@@ -40,6 +40,7 @@ from smelt.scaling.sides import (
     drawn,
     faults,
     labels,
+    pairing,
     point,
     read_sides,
     remarks,
@@ -87,6 +88,8 @@ def gain_row(target: Side, reference: Side, budget: float, label: str, settings:
         row["window"] = compute_window([target, reference], budget)
     else:
         doubts, notes = _fill(row, target, reference, settings)
+    unpaired, beside = pairing(target, reference, settings)
+    doubts, notes = [*doubts, *unpaired], [*beside, *notes]
     row["resolved"] = row["gain"] is not None and not doubts
     row["reason"] = sentence([*doubts, *remarks(target), *remarks(reference), *notes])
     return row

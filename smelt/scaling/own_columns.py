@@ -58,11 +58,21 @@ ALIASES = {
 }
 # Column: the least and the largest value that is not surely in another unit, and what to say of those beyond.
 UNITS: dict[str, tuple[float, str, float, str]] = {
-    "tokens": (1e4, "tokens are counted one by one, and this is surely billions: write {}e9", 1e18, ""),
-    "params": (1e4, "parameters are counted one by one, and this is surely billions: write {}e9", 1e16, ""),
+    "tokens": (
+        1e4,
+        "tokens are counted one by one, and this is surely billions: write {0}e9 ({0}e6 if millions)",
+        1e18,
+        "",
+    ),
+    "params": (
+        1e4,
+        "parameters are counted one by one, and this is surely billions: write {0}e9 ({0}e6 if millions)",
+        1e16,
+        "",
+    ),
     "flops_per_token": (
         1e4,
-        "FLOPs are counted one by one, and this is surely billions: write {}e9",
+        "FLOPs are counted one by one, and this is surely billions: write {0}e9 ({0}e6 if millions)",
         1e16,
         "these are surely the FLOPs of the whole training: divide them by its tokens",
     ),
@@ -116,7 +126,7 @@ def _number(table: TableFile, index: int, name: str, control: bool) -> float | N
     if value is None:
         raise UserError(f"{table.place(index, name)}: empty; expected {kind.expected}")
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         hint = " (a decimal point, no separator of thousands)" if isinstance(value, str) and "," in value else ""
         raise UserError(f"{table.place(index, name)}: {value!r} is no number; expected {kind.expected}{hint}") from None

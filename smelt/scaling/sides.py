@@ -122,11 +122,25 @@ def faults(side: Side, label: str, settings: Settings) -> list[str]:
 
 def remarks(side: Side) -> list[str]:
     """What a reader should know of a surface whose numbers still hold."""
-    notes = [note for note in side.reason.split("; ") if HELD in note or note == NARROW]
+    notes = [note for note in side.reason.split("; ") if HELD in note]
     named = {} if side.values is None else dict(zip(side.surface.coefficients, side.values.tolist(), strict=True))
     if named.get("b", 0) < 0:
         notes.append(f"{side.owner}: the exponent b is negative, so sparsity raises the loss")
     return notes
+
+
+def pairing(target: Side, reference: Side, settings: Settings) -> tuple[list[str], list[str]]:
+    """What makes the intervals of a comparison doubtful, and what a reader should know of them."""
+    narrow = [NARROW[settings.resample]] if settings.resample in NARROW else []
+    mine, other = set(target.points.cells), set(reference.points.cells)
+    if not mine & other:
+        return [
+            *narrow,
+            f"{target.name} and {reference.name} have no cell in common, so their draws are not paired",
+        ], []
+    if apart := len(mine ^ other):
+        return narrow, [f"cells that {target.name} and {reference.name} do not share, and that are not paired: {apart}"]
+    return narrow, []
 
 
 def unique(notes: Sequence[str]) -> list[str]:

@@ -28,7 +28,18 @@ from smelt.scaling.curve import gain_window
 from smelt.scaling.draws import MOST_EXCLUDED, QUANTILES, Support, support
 from smelt.scaling.gain import CE_GAIN
 from smelt.scaling.settings import Array, Settings, read_points
-from smelt.scaling.sides import Side, budgets, compute_window, faults, labels, point, read_sides, section, sentence
+from smelt.scaling.sides import (
+    Side,
+    budgets,
+    compute_window,
+    faults,
+    labels,
+    pairing,
+    point,
+    read_sides,
+    section,
+    sentence,
+)
 from smelt.scaling.surfaces import LEVELS
 
 QUARTILES = 4
@@ -196,14 +207,22 @@ def analyse(
         pairs = contrasts.matched(endpoints, target.name, settings.reference)
         for budget, label in places:
             about = _about(target, sides[0], budget, label, settings)
+            unpaired = pairing(target, sides[0], settings)[0]
             gains = {part: gain_of(ones[which], ones[0], budget, label, settings) for part, ones in refitted.items()}
-            rows += [
-                about | _named(part) | _levels(refitted[part][which], refitted[part][0]) | gains[part].row
-                for part in subsets
+            found = [
+                _named(part) | _levels(refitted[part][which], refitted[part][0]) | gains[part].row for part in subsets
             ]
             single = [gains[part] for part in subsets if part.kind == "source"]
-            rows += [about | row for row in _quartiles(pairs, losses, single, [name for name, _ in sources])]
+            found += _quartiles(pairs, losses, single, [name for name, _ in sources])
+            rows += [about | _doubted(row, unpaired) for row in found]
     return rows
+
+
+def _doubted(row: Row, doubts: Sequence[str]) -> Row:
+    """A row with what makes all intervals of its comparison doubtful."""
+    if not doubts or row.get("gain") is None:
+        return row
+    return row | {"resolved": False, "reason": sentence([*doubts, *filter(None, [row["reason"]])])}
 
 
 def _means(losses: Mapping[Key, Array], keys: Sequence[Key], part: Subset) -> Array:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smelt.errors import UserError
 from smelt.scaling import bootstrap, solve
 from smelt.scaling.fit import fit_surfaces
 from smelt.scaling.settings import Points, Settings
@@ -31,10 +32,10 @@ def doubled() -> dict[str, Points]:
 
 @pytest.mark.parametrize("resample", bootstrap.RESAMPLES)
 def test_draws_depend_on_seed_and_index_alone(resample: str) -> None:
-    units = [("a", "x"), ("a", "y"), ("b", "x")]
+    units = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
     few, many = (bootstrap.weights(units, using(draws=count, seed=7, resample=resample)) for count in (5, 50))
     np.testing.assert_array_equal(few, many[:5])
-    assert (many.sum(axis=1) == 3).all()
+    assert (many.sum(axis=1) == 4).all()
     assert (many != bootstrap.weights(units, using(draws=50, seed=8, resample=resample))).any()
 
 
@@ -50,6 +51,11 @@ def test_cells_by_scale_keeps_every_scale() -> None:
     assert (drawn[:, [0, 2]].sum(axis=1) == 2).all()
     assert (drawn[:, [1, 3, 4]].sum(axis=1) == 3).all()
     assert set(np.unique(drawn)) == {0, 1, 2, 3}
+
+
+def test_a_scale_with_a_single_cell_cannot_be_resampled_within_itself() -> None:
+    with pytest.raises(UserError, match="cells_by_scale, but scale b has a single cell"):
+        bootstrap.weights([("a", "x"), ("a", "y"), ("b", "x")], using(draws=5, resample="cells_by_scale"))
 
 
 @pytest.mark.parametrize("resample", ["cells", "cells_by_scale"])

@@ -202,8 +202,8 @@ def test_same_bytes_again(tmp_path: Path) -> None:
 
 
 def test_resampled_endpoints_are_said_to_be_too_narrow(tmp_path: Path) -> None:
-    paths = run(tmp_path, endpoint_rows(noise=1.0, seed=2), draws=20, resample="endpoints")
-    assert all(bootstrap.NARROW in row["reason"] for row in pq.read_table(paths["coefficients"]).to_pylist())
+    paths = run(tmp_path, endpoint_rows(noise=1.0, seed=2), draws=40, resample="endpoints")
+    assert all(bootstrap.NARROW["endpoints"] in row["reason"] for row in pq.read_table(paths["coefficients"]).to_pylist())
 
 
 def test_a_surface_without_s_leaves_b_missing(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_shared_surface_stands_with_each_architecture(tmp_path: Path) -> None:
         visits, share = shape[row["architecture"]]
         active = int(row["flops_per_token"] / 6 / (1 + share))
         rows.append(row | {"active_params": active, "looped_params": active // 2, "visits": visits})
-    paths = run(tmp_path, rows, draws=10, surface="looped_depth")
+    paths = run(tmp_path, rows, draws=40, surface="looped_depth")
     first, second = pq.read_table(paths["coefficients"]).to_pylist()
     assert first["architecture"] == "baseline"
     assert first | {"architecture": "smelt"} == second

@@ -140,13 +140,13 @@ def test_no_other_architecture_gives_no_gain(tmp_path: Path) -> None:
 
 
 def side(name: str, spread: float = 0.0, at_bound: str = "none", **changes: float) -> Side:
-    """An architecture with the published surface changed, 40 draws around it, and one without each cell."""
+    """An architecture with the published surface changed, 80 draws around it, and one without each cell."""
     values = SURFACES[name].copy()
     for key, value in changes.items():
         values[NAMES.index(key)] = value
     one = points(endpoint_rows(), name)
     cells = sorted(set(one.cells))
-    drawn, left = (drawn_around(values, np.linspace(-1, 1, count) * spread) for count in (40, len(cells)))
+    drawn, left = (drawn_around(values, np.linspace(-1, 1, count) * spread) for count in (80, len(cells)))
     return Side(one, FORMS["smelt"], values, at_bound, "", drawn, left, cells)
 
 
@@ -213,11 +213,11 @@ def test_extrapolated_and_several_reasons() -> None:
 
 def test_a_few_excluded_draws_are_said_and_many_leave_no_interval() -> None:
     few, many = side("smelt"), side("smelt")
-    few.draws.identified[:2] = few.draws.converged[:2] = False
+    few.draws.identified[:4] = few.draws.converged[:4] = False
     row = gain_row(few, side("baseline"))
-    assert (row["draws"], row["resolved"]) == (38, True)
+    assert (row["draws"], row["resolved"]) == (76, True)
     assert row["reason"] == "draws excluded: 5 % of the draws leave a coefficient unidentified"
-    many.draws.converged[:5] = False
+    many.draws.converged[:10] = False
     row = gain_row(many, side("baseline"))
     assert (row["draws"], row["resolved"], row["gain_low"]) == (0, False, None)
     assert row["reason"] == "no interval: 12.5 % of the draws did not converge"
@@ -227,7 +227,7 @@ def test_draws_with_a_coefficient_on_a_bound_are_remarked() -> None:
     target = side("smelt")
     target.draws.at_bound[3] = "E"
     row = gain_row(target, side("baseline"))
-    assert (row["resolved"], row["reason"]) == (True, "in 2.5 % of the draws a coefficient is on a bound")
+    assert (row["resolved"], row["reason"]) == (True, "in 1.25 % of the draws a coefficient is on a bound")
 
 
 def test_support_counts_each_cause_over_all_architectures() -> None:
@@ -236,12 +236,38 @@ def test_support_counts_each_cause_over_all_architectures() -> None:
     other.converged[1] = False
     other.values[2, NAMES.index("a")] = 0
     held = support([one, other])
-    assert held.count == 37
+    assert held.count == 77
     assert held.reason == (
-        "draws excluded: 2.5 % of the draws leave a coefficient unidentified, "
-        "2.5 % of the draws did not converge, 2.5 % of the draws have an exponent of zero"
+        "draws excluded: 1.25 % of the draws leave a coefficient unidentified, "
+        "1.25 % of the draws did not converge, 1.25 % of the draws have an exponent of zero"
     )
-    assert support([other], frontier=False).count == 39
+    assert support([other], frontier=False).count == 79
+
+
+def test_a_few_draws_give_no_interval(tmp_path: Path) -> None:
+    rows = run_stage(tmp_path, endpoint_rows(noise=0.5, seed=1), draws=39, budgets=BUDGETS)["ce_gain"]
+    for row in rows:
+        assert (row["gain_low"], row["gain_high"], row["draws"], row["resolved"]) == (None, None, 0, False)
+        assert "39 draws are too few for its ends; 40 at least (scaling.draws)" in row["reason"]
+
+
+@pytest.mark.parametrize("resample", ["endpoints", "cells_by_scale"])
+def test_an_interval_that_is_known_to_be_too_narrow_establishes_no_sign(tmp_path: Path, resample: str) -> None:
+    for row in run_stage(tmp_path, endpoint_rows(noise=0.1), resample=resample, budgets=(1e21,))["ce_gain"]:
+        assert row["gain_low"] > 0
+        assert not row["resolved"]
+        assert "the intervals are too narrow" in row["reason"]
+
+
+def test_architectures_without_a_common_cell_are_not_paired(tmp_path: Path) -> None:
+    rows = endpoint_rows(noise=0.1)
+    apart = [row | {"scale": f"{row['scale']}x"} if row["architecture"] == "smelt" else row for row in rows]
+    for row in run_stage(tmp_path, apart, budgets=(1e21,))["ce_gain"]:
+        assert not row["resolved"]
+        assert "have no cell in common, so their draws are not paired" in row["reason"]
+    some = [row for row in rows if (row["architecture"], row["scale"], row["sparsity"]) != ("smelt", "1.6B", "S97")]
+    for row in run_stage(tmp_path, some, budgets=(1e20,))["ce_gain"]:
+        assert "cells that smelt and baseline do not share, and that are not paired: 1" in row["reason"]
 
 
 def test_windows_that_do_not_overlap() -> None:

@@ -57,8 +57,8 @@ def test_another_place_another_cache_and_new_time_stamps_rerun_nothing(finished,
 def test_reordered_keys_and_comments_rerun_nothing(workspace):
     workspace.edit("config/smoke.yaml", "  steps: 8\n", "  # as long as it takes\n")
     workspace.edit("config/smoke.yaml", "  checkpoint_steps: 2\n", "  checkpoint_steps: 2\n  steps: 8\n")
-    workspace.edit("config/smoke.yaml", "scaling:\n  draws: 20\n  starts: 8\n", "")
-    workspace.edit("config/smoke.yaml", "grid:\n", "scaling: {starts: 8, draws: 20}\n\ngrid:\n")
+    workspace.edit("config/smoke.yaml", "scaling:\n  draws: 40\n  starts: 8\n", "")
+    workspace.edit("config/smoke.yaml", "grid:\n", "scaling: {starts: 8, draws: 40}\n\ngrid:\n")
     assert workspace.waiting() == []
 
 
