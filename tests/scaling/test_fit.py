@@ -203,7 +203,9 @@ def test_same_bytes_again(tmp_path: Path) -> None:
 
 def test_resampled_endpoints_are_said_to_be_too_narrow(tmp_path: Path) -> None:
     paths = run(tmp_path, endpoint_rows(noise=1.0, seed=2), draws=40, resample="endpoints")
-    assert all(bootstrap.NARROW["endpoints"] in row["reason"] for row in pq.read_table(paths["coefficients"]).to_pylist())
+    assert all(
+        bootstrap.NARROW["endpoints"] in row["reason"] for row in pq.read_table(paths["coefficients"]).to_pylist()
+    )
 
 
 def test_a_surface_without_s_leaves_b_missing(tmp_path: Path) -> None:
