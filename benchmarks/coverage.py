@@ -33,14 +33,17 @@ Place = tuple[float, str]
 
 def truth() -> dict[Place, float]:
     """The gains of the published surfaces."""
-    found = {}
+    found: dict[Place, float] = {}
     for label, value in VALUES.items():
-        sections = []
-        for name in ("smelt", "baseline"):
-            E, A, K, a, b, c = SURFACES[name]
-            sections.append(frontier.Section(E, A * (1 - value) ** b, K, a, c))
-        found |= {(budget, label): float(frontier.gain(*sections, budget)) for budget in BUDGETS}
+        mine, theirs = (section(SURFACES[name], value) for name in ("smelt", "baseline"))
+        found |= {(budget, label): float(frontier.gain(mine, theirs, budget)) for budget in BUDGETS}
     return dict(sorted(found.items()))
+
+
+def section(surface: Any, sparsity: float) -> frontier.Section:
+    """A published surface at one sparsity."""
+    E, A, K, a, b, c = surface
+    return frontier.Section(E, A * (1 - sparsity) ** b, K, a, c)
 
 
 def simulated(seed: int, correlation: float) -> list[dict[str, Any]]:

@@ -53,7 +53,12 @@ class Case(NamedTuple):
 
 
 def settings(**changes: Any) -> Settings:
-    values = {"study": "benchmark", "reference": "baseline", "sparsity_values": SPARSITIES, "starts": 16}
+    values: dict[str, Any] = {
+        "study": "benchmark",
+        "reference": "baseline",
+        "sparsity_values": SPARSITIES,
+        "starts": 16,
+    }
     return Settings(**(values | changes))
 
 
@@ -68,10 +73,10 @@ def points(name: str, seed: int, shared: float, seeds: int = 1, first: int = 0) 
             for step in STEPS * seeds:
                 error = np.sqrt(1 - shared) * random.standard_normal() + np.sqrt(shared) * common
                 rows.append((scale, sparsity, flops_here, 1 - value, (step + 9537) * 256 * 4096.0, RMSE[name] * error))
-    scale, sparsity, flops, active, tokens, error = (np.array(column) for column in zip(*rows, strict=True))
-    variables = {"flops": flops, "active": active, "tokens": tokens}
-    loss = SMELT.predict(TRUE[name], variables) + error
-    return Points(name, first + np.arange(loss.size), np.full(loss.size, name), scale, sparsity, loss, variables)
+    scales, sparsities, *numbers = (np.array(column) for column in zip(*rows, strict=True))
+    variables = dict(zip(("flops", "active", "tokens"), numbers, strict=False))
+    loss = SMELT.predict(TRUE[name], variables) + numbers[-1]
+    return Points(name, first + np.arange(loss.size), np.full(loss.size, name), scales, sparsities, loss, variables)
 
 
 def case(one: Points, draws: int) -> Case:
@@ -99,8 +104,8 @@ def scipy_tight(one: Case, draws: int) -> Array:
 
 def replication(one: Case, draws: int) -> Array:
     """One start at a rounded answer, raw coordinates, the resampled points written out, BFGS by autograd."""
-    import autograd
-    import autograd.numpy as anp
+    import autograd  # type: ignore[import-not-found]
+    import autograd.numpy as anp  # type: ignore[import-not-found]
 
     def loss(theta: Any, flops: Any, active: Any, tokens: Any, losses: Any) -> Any:
         log_e, log_a, log_k, a, b, c = theta

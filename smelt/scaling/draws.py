@@ -103,6 +103,7 @@ class Support:
     usable: NDArray[np.bool_]
     reason: str  # empty where all are used
     remark: str  # on the draws that are used
+    bounded: float = 0.0  # share of the draws that are used with a coefficient on a bound
 
     @property
     def enough(self) -> bool:
@@ -118,6 +119,17 @@ class Support:
     def notes(self) -> list[str]:
         """What to say beside an interval."""
         return [text for text in (self.reason, self.remark if self.enough else "") if text]
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why an interval establishes no sign, whatever its ends."""
+        if not self.enough:
+            return [self.reason]
+        return (
+            ["more than a tenth of the draws owe the interval to a bound of the fit"]
+            if self.bounded > MOST_EXCLUDED
+            else []
+        )
 
     def interval(self, values: Array) -> tuple[float | None, float | None]:
         """The 95 % percentile interval over the usable draws; nothing where too many are excluded."""
@@ -146,7 +158,7 @@ def support(draws: Sequence[Draws], frontier: bool = True, sections: Sequence[Se
             parts.append(f"{100 * excluded.mean():.3g} % of the draws {cause}")
     bounded = usable & np.logical_or.reduce([one.at_bound != "none" for one in draws])
     remark = f"in {100 * bounded.mean():.3g} % of the draws a coefficient is on a bound" if bounded.any() else ""
-    verdict = Support(usable, "", remark)
+    verdict = Support(usable, "", remark, float(bounded.mean()))
     if usable.sum() < LEAST_DRAWS and usable.mean() >= 1 - MOST_EXCLUDED:
         parts.append(f"{usable.sum()} draws are too few for its ends; {LEAST_DRAWS} at least (scaling.draws)")
     if not parts:

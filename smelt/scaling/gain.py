@@ -117,9 +117,8 @@ def _fill(row: dict[str, Any], target: Side, reference: Side, settings: Settings
         gains = frontier.gain(drawn(target, label, settings), drawn(reference, label, settings), budget)
     row["gain_low"], row["gain_high"] = held.interval(gains)
     row["draws"] = held.count
-    if row["gain_low"] is None:
-        doubts.append(held.reason)
-    else:
+    doubts += held.doubts
+    if row["gain_low"] is not None:
         if row["gain_low"] <= 0 <= row["gain_high"]:
             doubts.append("the interval spans zero")
         never = float((gains[held.usable] >= 1).mean())

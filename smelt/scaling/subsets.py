@@ -132,7 +132,7 @@ def gain_of(target: Side, reference: Side, budget: float, label: str, settings: 
         drawn = frontier.gain(mine, theirs, budget)
     row["gain_low"], row["gain_high"] = held.interval(drawn)
     row["draws"] = held.count
-    doubts += doubtful(row) if held.enough else [held.reason]
+    doubts += [*(doubtful(row) if held.enough else []), *held.doubts]
     row |= {"resolved": not doubts, "reason": sentence([*doubts, *(held.notes if held.enough else [])])}
     return Gain(row, drawn, held)
 
@@ -183,7 +183,7 @@ def quartile_row(share: Array, gains: Sequence[Gain], names: Sequence[str]) -> d
         drawn = sum(weight * one.drawn[usable] for weight, one in used if one.drawn is not None)
         row["gain_low"], row["gain_high"] = map(float, np.quantile(drawn, QUANTILES))
         row["draws"] = int(usable.sum())
-        doubts = doubtful(row)
+        doubts = doubtful(row) + list(dict.fromkeys(why for _, one in used if one.usable for why in one.usable.doubts))
         notes += [f"draws excluded: {100 * excluded:.3g} % lack the gain of a source"] if excluded else []
     return row | {"resolved": not doubts, "reason": sentence([*doubts, *notes])}
 

@@ -70,8 +70,8 @@ def endpoint_rows(
                 tokens = (step + DECAY) * BATCH * CONTEXT
                 loss = surface_loss(surface, flops, value, tokens)
                 loss += noise * RMSE.get(name, 0.01) * random.normal()
-                values = (name, scale, sparsity, 0, step, tokens, float(flops), float(flops) * tokens, value)
-                values += (loss, loss, "trained", int(flops), 512)
+                values: tuple[Any, ...] = (name, scale, sparsity, 0, step, tokens, float(flops), float(flops) * tokens)
+                values += (value, loss, loss, "trained", int(flops), 512)
                 row = dict(zip(ENDPOINTS.names, values, strict=False))
                 rows.append(dict.fromkeys(ENDPOINTS.names) | row | {"S_nominal": VALUES[sparsity]})
     return rows

@@ -228,6 +228,10 @@ def test_draws_with_a_coefficient_on_a_bound_are_remarked() -> None:
     target.draws.at_bound[3] = "E"
     row = gain_row(target, side("baseline"))
     assert (row["resolved"], row["reason"]) == (True, "in 1.25 % of the draws a coefficient is on a bound")
+    target.draws.at_bound[:10] = "E"
+    row = gain_row(target, side("baseline"))
+    assert (row["resolved"], row["draws"]) == (False, 80)
+    assert row["reason"].startswith("more than a tenth of the draws owe the interval to a bound of the fit")
 
 
 def test_support_counts_each_cause_over_all_architectures() -> None:
