@@ -9,12 +9,13 @@ tables/paper_comparison.{csv,parquet}.
 """
 
 # A tuning study answers another question than a grid: its endpoints differ in rate, and no surface fits them.
-ANSWERS = ["ce_gain", "coefficients", "allocation", "endpoints", "leave_one_out", "surface_pairs", "sensitivity"]
+ANSWERS = ["ce_gain", "coefficients", "allocation", "endpoints", "leave_one_out", "surface_pairs"]
 # Nor of a study of ablations: its architectures differ, and each has one endpoint.
 TABLES = ["learning_rate"] if TUNING else [*SWEEPS, "endpoints"] if SWEEPS else ANSWERS
 SCALING_FIGURES = ["loss_by_compute", "surfaces", "reducible_loss", "frontiers", "gain_curve"]
 FIGURES = ["learning_rate"] if TUNING else SWEEPS or SCALING_FIGURES
 FITTED = not TUNING and not SWEEPS
+OTHER_CHOICES = ["sensitivity"] if FITTED else []
 # Of studies that train, beside them.
 TRAINED_TABLES = ["plan", "budgets", "corpus", "streams"] if TRAINS else []
 TRAINED_FIGURES = ["training_curves"] if TRAINS else []
@@ -40,7 +41,10 @@ localrules:
 rule tables:
     """All tables of the study."""
     input:
-        expand(f"{RESULTS}/tables/{{name}}.csv", name=[*TABLES, *TRAINED_TABLES, *SCORED_TABLES, *PAPER_TABLES]),
+        expand(
+            f"{RESULTS}/tables/{{name}}.csv",
+            name=[*TABLES, *OTHER_CHOICES, *TRAINED_TABLES, *SCORED_TABLES, *PAPER_TABLES],
+        ),
 
 
 rule figures:
@@ -64,6 +68,31 @@ rule scaling_tables:
         f"{RESULTS}/logs/reporting/scaling_tables.log",
     benchmark:
         f"{RESULTS}/benchmarks/reporting/scaling_tables.tsv"
+    params:
+        spec=job(jobs.tables),
+        code=fingerprint("smelt.reporting.tables"),
+    threads: 1
+    resources:
+        mem_mb=500,
+        runtime=5,
+    conda:
+        "../envs/smelt.yaml"
+    shell:
+        "python -m smelt.reporting.tables --spec {params.spec:q} --artifacts {input:q}"
+        " --csv {output.csv:q} > {log:q} 2>&1"
+
+
+rule sensitivity_table:
+    """The gain under other choices as CSV; on its own, since a gain need not wait for fits of other surfaces."""
+    input:
+        f"{RESULTS}/scaling/sensitivity.parquet",
+    output:
+        csv=f"{RESULTS}/tables/sensitivity.csv",
+        parquet=f"{RESULTS}/tables/sensitivity.parquet",
+    log:
+        f"{RESULTS}/logs/reporting/sensitivity_table.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/reporting/sensitivity_table.tsv"
     params:
         spec=job(jobs.tables),
         code=fingerprint("smelt.reporting.tables"),

@@ -22,7 +22,7 @@ TRAINING = {
     "endpoints",
 }
 FITS = ["fit", "gain", "sensitivity"]
-TABLES_AND_FIGURES = ["scaling_tables", "scaling_figures"]
+TABLES_AND_FIGURES = ["scaling_tables", "sensitivity_table", "scaling_figures"]
 
 
 @pytest.fixture(scope="session")

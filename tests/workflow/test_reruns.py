@@ -10,8 +10,9 @@ from .conftest import DONE, expected
 CELLS = ("H16-S85", "H16-S90", "H24-S85")
 RUNS = [f"{architecture}-{cell}" for cell in CELLS for architecture in ("baseline", "smelt")]
 TABLES_AND_FIGURES = ["scaling_tables", "scaling_figures"]
+OTHER_CHOICES = ["sensitivity", "sensitivity_table"]
 PARTS = ["breakdown_tables", "breakdown_figures"]
-FITS = ["fit", "gain", "sensitivity", "subsets"]
+FITS = ["fit", "gain", "subsets", *OTHER_CHOICES]
 POOLED = ["endpoints", "breakdown", "length", *FITS, *TABLES_AND_FIGURES, *PARTS]
 
 
@@ -67,7 +68,7 @@ def test_one_runs_learning_rate(workspace):
     workspace.change(runs={"smelt-H16-S85": {"learning_rate": 0.03}})
     jobs = workspace.waiting()
     assert jobs == expected("train smelt-H16-S85", "evaluate smelt-H16-S85", "training_curves", POOLED)
-    assert len(jobs) == 14
+    assert len(jobs) == 15
     workspace.change(runs={"smelt-H16-S85": {}})
     assert workspace.waiting() == []
 
@@ -143,7 +144,7 @@ def test_a_stages_setting_reruns_that_stage_and_what_follows(workspace, section,
         ("scaling/endpoints", POOLED),
         ("scaling/bootstrap", [*FITS, "length", *TABLES_AND_FIGURES, *PARTS]),
         ("scaling/gain", ["gain", "subsets", *TABLES_AND_FIGURES, *PARTS]),
-        ("reporting/tables", ["scaling_tables", "breakdown_tables"]),
+        ("reporting/tables", ["scaling_tables", "sensitivity_table", "breakdown_tables"]),
         ("reporting/style", ["scaling_figures", "breakdown_figures", "training_curves"]),
         ("scaling/own", []),
         ("study", []),
