@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from smelt.artifacts import field
 from smelt.scaling.calibrated import Calibrated, Settings
+from smelt.scaling.draws import supported
 from smelt.scaling.scores import Row
 from smelt.scaling.settings import Array
 
-QUANTILES = (0.025, 0.975)
-MOST_EXCLUDED = 0.10  # share of draws without a curve before there is no interval
 MEANS = pa.schema(
     [
         field("metric", pa.string(), "core, completion, mmlu or any other name"),
@@ -144,18 +143,16 @@ def _fill(row: dict[str, Any], found: Residuals, chosen: NDArray[np.bool_], weig
     if beyond := int(found.beyond[chosen].sum()):
         note = f"{beyond} of {row['endpoints']} losses lie beyond the reference's, where its curve is extrapolated"
         notes.append(note + (f" and not determined ({found.unknown})" if found.unknown else ""))
-    failed = float(1 - found.usable.mean())
-    total = weights.sum(axis=1)
     if row["cells"] < 2:
         notes.append("no interval: there is one cell, so nothing to resample")
-    elif failed > MOST_EXCLUDED:
-        notes.append(f"no interval: {100 * failed:.3g} % of the draws have no curve of the reference")
     else:
-        usable = found.usable & (total > 0)
-        means = np.einsum("bn,bn->b", weights[usable], found.drawn[usable][:, chosen]) / total[usable]
-        row["low"], row["high"] = (float(end) for end in np.quantile(means, QUANTILES))
-        row["draws"] = int(usable.sum())
-        causes = {"have no curve of the reference": failed, "hold no cell of the group": float((total == 0).mean())}
-        parts = [f"{100 * share:.3g} % of the draws {cause}" for cause, share in causes.items() if share]
-        notes += [f"draws excluded: {', '.join(parts)}"] if parts else []
+        total = weights.sum(axis=1)
+        held = total > 0
+        support = supported({"have no curve of the reference": ~found.usable[held]})
+        means = np.einsum("bn,bn->b", weights[held], found.drawn[held][:, chosen]) / total[held]
+        row["low"], row["high"] = support.interval(means)
+        row["draws"] = support.count
+        notes += support.notes
+        if support.enough and not held.all():
+            notes.append(f"draws excluded: {100 * (1 - held.mean()):.3g} % of the draws hold no cell of the group")
     row["reason"] = "; ".join(notes) or None

@@ -149,16 +149,19 @@ def support(draws: Sequence[Draws], frontier: bool = True, sections: Sequence[Se
     if frontier:
         there = [meaningful(one) for one in sections] or [_trades_off(one) for one in draws]
         causes["have an exponent of zero"] = [one.converged & ~has for one, has in zip(draws, there, strict=True)]
-    usable = np.ones(len(draws[0].identified), dtype=bool)
-    parts = []
-    for cause, masks in causes.items():
-        excluded = np.logical_or.reduce(masks)
-        usable &= ~excluded
-        if excluded.any():
-            parts.append(f"{100 * excluded.mean():.3g} % of the draws {cause}")
-    bounded = usable & np.logical_or.reduce([one.at_bound != "none" for one in draws])
+    verdict = supported({cause: np.logical_or.reduce(masks) for cause, masks in causes.items()})
+    bounded = verdict.usable & np.logical_or.reduce([one.at_bound != "none" for one in draws])
     remark = f"in {100 * bounded.mean():.3g} % of the draws a coefficient is on a bound" if bounded.any() else ""
-    verdict = Support(usable, "", remark, float(bounded.mean()))
+    return dataclasses.replace(verdict, remark=remark, bounded=float(bounded.mean()))
+
+
+def supported(causes: Mapping[str, NDArray[np.bool_]]) -> Support:
+    """The draws that no cause excludes; `causes` are the draws that each excludes, (draws,), by what they do."""
+    usable = ~np.logical_or.reduce(list(causes.values()))
+    verdict = Support(usable, "", "")
+    parts = [
+        f"{100 * excluded.mean():.3g} % of the draws {cause}" for cause, excluded in causes.items() if any(excluded)
+    ]
     if usable.sum() < LEAST_DRAWS and usable.mean() >= 1 - MOST_EXCLUDED:
         parts.append(f"{usable.sum()} draws are too few for its ends; {LEAST_DRAWS} at least (scaling.draws)")
     if not parts:

@@ -27,7 +27,7 @@ from smelt.errors import UserError, command
 from smelt.scaling import bootstrap, contrasts
 from smelt.scaling.breakdown import BOUNDS
 from smelt.scaling.contrasts import Key, Pair, Row
-from smelt.scaling.draws import MOST_EXCLUDED, QUANTILES
+from smelt.scaling.draws import QUANTILES, supported
 from smelt.scaling.settings import Array, Settings
 
 CLEAR = 2.0  # standard errors over the buckets that a mean improvement must reach
@@ -108,14 +108,12 @@ def family_rows(about: Row, family: Shapes, filling: Sequence[Row], drawn: Array
         profile = family.values.mean(axis=0)
         row["tilt"] = _number(tilt(profile))
         usable, averages = _averages(family, drawn)
-        excluded = 1 - usable.mean()
-        if excluded:
-            opening = "no interval" if excluded > MOST_EXCLUDED else "draws excluded"
-            notes.append(f"{opening}: {100 * excluded:.3g} % of the draws have no pair, or no tilt")
-        if excluded <= MOST_EXCLUDED:
-            row["draws"] = int(usable.sum())
+        support = supported({"have no pair, or no tilt": ~usable})
+        notes += support.notes
+        if support.enough:
+            row["draws"] = support.count
             low, high = np.quantile(averages[usable], QUANTILES, axis=0)
-            row["tilt_low"], row["tilt_high"] = map(float, np.quantile(tilt(averages[usable]), QUANTILES))
+            row["tilt_low"], row["tilt_high"] = support.interval(tilt(averages))
         if row["tilt"] is None:
             notes.append(
                 "no tilt: half of the buckets have no document, or the shorter half does not improve on average"

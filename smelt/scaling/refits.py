@@ -49,7 +49,7 @@ def _refit_all(side: Side, losses: Mapping[T, Array], drawn: Array, delta: float
     elif side.values is None:
         why = f"the whole loss has no surface whose exponents could be shared ({side.reason})"
     elif side.at_bound != "none":
-        why = f"{side.at_bound} on a bound of the fit of the whole loss, whose exponents cannot be shared"
+        why = f"{side.bounds} on a bound of the fit of the whole loss, whose exponents cannot be shared"
     if why:
         return {part: {"values": None, "at_bound": "none", "reason": why, "draws": None} for part in losses}
     return {part: _refit(side, loss[side.points.rows], drawn, delta) for part, loss in losses.items()}

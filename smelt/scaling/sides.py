@@ -47,6 +47,11 @@ class Side:
         """Whose coefficients these are, in a reason."""
         return f"{self.surface.name} of all architectures" if self.surface.shared else self.name
 
+    @property
+    def bounds(self) -> str:
+        """The coefficients on a bound, in a reason."""
+        return " and ".join(self.at_bound.split())
+
 
 def read_sides(
     points: Mapping[str, Points], settings: Settings, coefficients: Path, draws: Path, without: Path
@@ -112,7 +117,7 @@ def faults(side: Side, label: str, settings: Settings) -> list[str]:
     found = []
     if side.at_bound != "none":
         # Such a coefficient was set by the bound and not by the text.
-        found.append(f"{side.owner}: {side.at_bound} on a bound of the fit")
+        found.append(f"{side.owner}: {side.bounds} on a bound of the fit")
     here = point(side, label, settings)
     for name in ("a", "c"):
         if not getattr(here, name) > 0:

@@ -25,7 +25,7 @@ from smelt.errors import UserError, command
 from smelt.scaling import contrasts, frontier, refits
 from smelt.scaling.contrasts import Key, Row
 from smelt.scaling.curve import gain_window
-from smelt.scaling.draws import MOST_EXCLUDED, QUANTILES, Support, support
+from smelt.scaling.draws import MOST_EXCLUDED, Support, support, supported
 from smelt.scaling.gain import CE_GAIN
 from smelt.scaling.settings import Array, Settings, read_points
 from smelt.scaling.sides import (
@@ -176,15 +176,15 @@ def quartile_row(share: Array, gains: Sequence[Gain], names: Sequence[str]) -> d
         row["multiplier"] = 1 / (1 - row["gain"])
     used = [(weight, one) for weight, one in zip(part, gains, strict=True) if weight > 0]
     usable = np.logical_and.reduce([one.usable.usable for _, one in used if one.usable is not None])
-    excluded = 1 - float(usable.mean())
-    if excluded > MOST_EXCLUDED:
-        doubts = [f"no interval: {100 * excluded:.3g} % of the draws lack the gain of a source"]
-    else:
-        drawn = sum(weight * one.drawn[usable] for weight, one in used if one.drawn is not None)
-        row["gain_low"], row["gain_high"] = map(float, np.quantile(drawn, QUANTILES))
-        row["draws"] = int(usable.sum())
+    support = supported({"lack the gain of a source": ~usable})
+    drawn = sum(weight * one.drawn for weight, one in used if one.drawn is not None)
+    row["gain_low"], row["gain_high"] = support.interval(np.asarray(drawn))
+    row["draws"] = support.count
+    if support.enough:
         doubts = doubtful(row) + list(dict.fromkeys(why for _, one in used if one.usable for why in one.usable.doubts))
-        notes += [f"draws excluded: {100 * excluded:.3g} % lack the gain of a source"] if excluded else []
+        notes += support.notes
+    else:
+        doubts = support.doubts
     return row | {"resolved": not doubts, "reason": sentence([*doubts, *notes])}
 
 

@@ -291,6 +291,13 @@ def test_one_cell_gives_no_interval(tmp_path: Path) -> None:
     assert mean(found, "core")["low"] is not None
 
 
+def test_few_draws_give_a_mean_no_interval(tmp_path: Path) -> None:
+    endpoints = study()
+    row = mean(calibrate(tmp_path, endpoints, scored(endpoints, "core"), draws=39)["means"], "core")
+    assert (row["low"], row["high"], row["draws"]) == (None, None, 0)
+    assert "39 draws are too few for its ends; 40 at least (scaling.draws)" in row["reason"]
+
+
 def test_draws_without_a_cell_of_the_group_are_counted(tmp_path: Path) -> None:
     endpoints = study(part(2, 2))
     row = mean(calibrate(tmp_path, endpoints, scored(endpoints, "core"), draws=400)["means"], "core", "scale", "100M")

@@ -82,6 +82,15 @@ def test_intervals_follow_the_noise(tmp_path: Path) -> None:
     assert all(row["low"] < row["profile"] < row["high"] for row in mine[:8])
 
 
+def test_few_draws_give_no_interval(tmp_path: Path) -> None:
+    endpoints = endpoint_rows()
+    lengths = length_rows(endpoints, {"baseline": LONG, "smelt": FLAT}, noise=0.005)
+    first = family(run(tmp_path, endpoints, lengths, draws=39), "more_parameters", "baseline")[0]
+    assert first["profile"] is not None
+    assert (first["low"], first["tilt_low"], first["draws"]) == (None, None, 0)
+    assert first["reason"] == "no interval: 39 draws are too few for its ends; 40 at least (scaling.draws)"
+
+
 def test_no_profile_where_most_pairs_are_unclear(tmp_path: Path) -> None:
     endpoints = endpoint_rows()
     rows = run(tmp_path, endpoints, length_rows(endpoints, {"baseline": LONG, "smelt": LONG}, noise=1.0))

@@ -247,6 +247,12 @@ def test_a_quartile_is_the_mean_of_its_sources_gains() -> None:
     assert (row["window"], row["resolved"], row["draws"], row["reason"]) == ("edge", True, 100, None)
 
 
+def test_few_draws_give_a_quartile_no_interval() -> None:
+    row = subsets.quartile_row(np.ones(1), [gain_row(0.1, [0.1] * 39)], ["a"])
+    assert (row["gain"], row["gain_low"], row["draws"], row["resolved"]) == (pytest.approx(0.1), None, 0, False)
+    assert row["reason"] == "no interval: 39 draws are too few for its ends; 40 at least (scaling.draws)"
+
+
 def test_few_sources_without_a_gain_are_left_out_and_named() -> None:
     gains = [gain_row(0.1)] * 19 + [gain_row(None)]
     row = subsets.quartile_row(np.full(20, 0.05), gains, [f"s{i}" for i in range(20)])
