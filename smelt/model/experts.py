@@ -10,6 +10,7 @@ Neither uses an index in brackets on what needs a gradient: its backward accumul
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,6 +19,7 @@ from torch.autograd.function import once_differentiable
 from smelt.model.product import linear
 
 BLOCK = 64  # rows; a constant, as the bits of a token must not hang on what it is packed with
+MOST_BY_PARTITION = 512  # experts; beyond it torch's own top-k is the faster one
 
 
 class Routing(NamedTuple):
@@ -38,13 +40,29 @@ def route(x: Tensor, router: Tensor, active: int) -> Routing:
     """
     logits = linear(x.float(), router.float())
     probabilities = logits.softmax(dim=-1)
-    top, indices = probabilities.topk(active, dim=-1)
+    indices = _largest(probabilities.detach(), active)
+    top = probabilities.gather(1, indices)
     experts = router.shape[0]
     counts = torch.bincount(indices.flatten(), minlength=experts)
     share = counts.float() / indices.numel()
     balance = experts * torch.dot(share, probabilities.mean(dim=0))
     z = logits.logsumexp(dim=-1).square().mean()
     return Routing(indices, top / top.sum(dim=-1, keepdim=True), balance, z, counts)
+
+
+def _largest(probabilities: Tensor, count: int) -> Tensor:
+    """Indices (T, count) of the largest of (T, E), largest first, of equals the first.
+
+    numpy partitions each row with the machine's vector instructions, in a third to a fifth of the time of torch's
+    top-k. What it partitions are the numbers' bits, which for positive floats order as they do, with the index below.
+    """
+    experts = probabilities.shape[1]
+    if experts > MOST_BY_PARTITION or probabilities.device.type != "cpu":
+        return probabilities.topk(count, dim=-1).indices
+    keys = (probabilities.view(torch.int32).long() << 32) | torch.arange(experts - 1, -1, -1)
+    largest = np.partition(keys.numpy(), experts - count, axis=-1)[:, experts - count :]
+    order = torch.from_numpy(np.sort(largest, axis=-1)).flip(-1)
+    return experts - 1 - (order & 0xFFFFFFFF)
 
 
 def experts(x: Tensor, indices: Tensor, weights: Tensor, w13: Tensor, w2: Tensor, precision: torch.dtype) -> Tensor:
@@ -104,24 +122,24 @@ class _Blocks(torch.autograd.Function):
         rows = _with_zero_row(x, torch.bfloat16).index_select(0, plan.token).unflatten(0, (-1, BLOCK))
         hidden = torch.bmm(rows, w13.bfloat16().index_select(0, plan.expert))
         gate, up = hidden.chunk(2, dim=-1)
-        out = torch.bmm(F.silu(gate) * up, w2.bfloat16().index_select(0, plan.expert))
+        gate = gate.contiguous()  # half of each row: its elements are met three times, each twice as fast in one piece
+        activation = F.silu(gate)
+        out = torch.bmm(activation * up, w2.bfloat16().index_select(0, plan.expert))
         out = out.flatten(0, 1).index_select(0, plan.row).view(tokens, active, -1)
         ctx.plan = plan
-        ctx.save_for_backward(rows, hidden, out, weights, w13, w2)
+        ctx.save_for_backward(rows, gate, up, activation, out, weights, w13, w2)
         return torch.bmm(weights.unsqueeze(1), out.float()).squeeze(1).to(x.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        rows, hidden, out, weights, w13, w2 = ctx.saved_tensors
+        rows, gate, up, activation, out, weights, w13, w2 = ctx.saved_tensors
         plan: _Plan = ctx.plan
         d_weights = torch.bmm(out.float(), grad.float().unsqueeze(2)).squeeze(2)
         scale = _with_zero_row(weights.flatten(), torch.bfloat16).index_select(0, plan.pair)
         d_out = _with_zero_row(grad, torch.bfloat16).index_select(0, plan.token) * scale.unsqueeze(1)
         d_out = d_out.unflatten(0, (-1, BLOCK))
 
-        gate, up = hidden.chunk(2, dim=-1)
-        activation = F.silu(gate)
         d_inner = torch.bmm(d_out, w2.bfloat16().index_select(0, plan.expert).transpose(1, 2))
         d_w2 = _sum_blocks(torch.bmm((activation * up).transpose(1, 2), d_out), plan.expert, len(w2))
         d_hidden = torch.cat([torch.ops.aten.silu_backward(d_inner * up, gate), d_inner * activation], dim=-1)
