@@ -29,6 +29,7 @@ RECIPE = TrainingSettings(steps=1000, branch_steps=(1000,), decay_steps=1, learn
 SIZES = [
     ModelSettings(VOCABULARY, 4, hidden_size=32, heads=2, kv_heads=1, head_size=24, experts=64, expert_width=32),
     ModelSettings(VOCABULARY, 4, hidden_size=64, heads=2, kv_heads=1, head_size=24, experts=96, expert_width=32),
+    ModelSettings(VOCABULARY, 4, hidden_size=64, heads=2, kv_heads=1, head_size=24, experts=288, expert_width=32),
 ]
 
 
