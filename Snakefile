@@ -24,6 +24,11 @@ if TRAINS:
     include: "rules/reporting/trained.smk"
 
 
+if TASKS:
+
+    include: "rules/evaluation/downstream.smk"
+
+
 include: f"rules/scaling/{STUDY.kind}.smk"
 include: "rules/scaling.smk"
 
@@ -35,6 +40,11 @@ if STUDY.scores:
 
 
 include: "rules/reporting.smk"
+
+
+if TASKS:
+
+    include: "rules/reporting/downstream.smk"
 
 
 rule all:

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from smelt import jobs, preflight, study as studies
+from smelt import jobs, preflight, study as studies, study_tasks
 from smelt.budgets import plan
 from smelt.errors import UserError
 from smelt.spec import canonical_json, fingerprint, load
@@ -26,6 +26,7 @@ CONFIG = STUDY.config
 TRAINS = STUDY.kind == "trained"  # otherwise its endpoints are given
 TUNING = bool(CONFIG["tuning"]["rates"])
 SWEEPS = list(CONFIG["sweeps"])  # tables of ablations in place of fits
+TASKS = CONFIG["evaluation"]["tasks"] if TRAINS else []  # downstream tasks that its endpoints are scored on
 
 
 def spec(section, keys=None):
@@ -45,6 +46,8 @@ def before_start(cores):
     """Check the results root, and what is about to train: the machine, unless jobs run elsewhere (`cores` is None),
     and the size of the text, also where it is only planned."""
     waiting = list(workflow.dag.needrun_jobs())
+    for line in study_tasks.missing(STUDY) if any(job.rule.name == "requests" for job in waiting) else []:
+        print(f"warning: {line}", file=sys.stderr)
     training = [RUNS[job.wildcards.run] for job in waiting if job.rule.name == "train"]
     new = [run for run in training if not os.path.exists(f"{RESULTS}/training/{run.id}/log.parquet")]
     try:

@@ -17,7 +17,7 @@ rule evaluate:
     benchmark:
         f"{RESULTS}/benchmarks/evaluation/{{run}}.tsv"
     params:
-        spec=spec("evaluation"),
+        spec=spec("evaluation", ["precision"]),
         code=fingerprint("smelt.evaluation.loss"),
     threads: 1
     resources:

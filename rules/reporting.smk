@@ -22,6 +22,11 @@ TRAINED_FIGURES = ["training_curves"] if TRAINS else []
 # Of those, where on the text a gain lies.
 TRAINED_TABLES += ["subsets", "length"] if TRAINS and FITTED else []
 TRAINED_FIGURES += ["subsets", "quartiles", "length_profile"] if TRAINS and FITTED else []
+# Of those that score their endpoints on tasks, in reporting/downstream.smk; the sweep needs the final ones.
+FINAL = TASKS and "final" in CONFIG["evaluation"]
+TASK_TABLES = ["task_scores", "core", "completion", "mmlu"] if TASKS else []
+TASK_TABLES += ["icl", "sweep"] if FINAL else []
+TASK_FIGURES = ["downstream", *(["icl"] if FINAL else [])] if TASKS else []
 # Of studies with downstream scores, in reporting/scored.smk.
 SCORED_TABLES = ["calibration", "calibration_means", "wins"] if STUDY.scores else []
 SCORED_FIGURES = ["calibration"] if STUDY.scores else []
@@ -43,7 +48,7 @@ rule tables:
     input:
         expand(
             f"{RESULTS}/tables/{{name}}.csv",
-            name=[*TABLES, *OTHER_CHOICES, *TRAINED_TABLES, *SCORED_TABLES, *PAPER_TABLES],
+            name=[*TABLES, *OTHER_CHOICES, *TRAINED_TABLES, *TASK_TABLES, *SCORED_TABLES, *PAPER_TABLES],
         ),
 
 
@@ -52,7 +57,7 @@ rule figures:
     input:
         expand(
             f"{RESULTS}/figures/{{name}}.{{kind}}",
-            name=[*FIGURES, *TRAINED_FIGURES, *SCORED_FIGURES],
+            name=[*FIGURES, *TRAINED_FIGURES, *TASK_FIGURES, *SCORED_FIGURES],
             kind=["pdf", "svg", "png"],
         ),
 

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from smelt import study_sweeps
+from smelt import study_sweeps, study_tasks
 from smelt.budgets.closest import coarsest, pinned, twin_of
 from smelt.budgets.lattice import Lattice
 from smelt.budgets.ledger import experts_for_sparsity, fully_active
@@ -71,6 +71,14 @@ class GridStudy(Study):
             if self.config["scaling"][key]:
                 raise UserError(f"scaling.{key}: {GIVEN_ONLY[key]}")
         study_sweeps.check(self.config, self.networks)
+        study_tasks.check(self)
+
+    @property
+    def scores(self) -> str:
+        """The file of downstream scores: one that is named, or that of the study's own evaluation."""
+        if "every" in self.config["evaluation"]:
+            return f"{self.root}/evaluation/calibration_scores.parquet"
+        return super().scores
 
     @property
     def reference(self) -> str:

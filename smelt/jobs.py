@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from smelt import study_sweeps
+from smelt import study_sweeps, study_tasks
 from smelt.budgets.ledger import budget, sparsity
 from smelt.errors import UserError
 from smelt.given import OwnStudy, SimulatedStudy
@@ -122,6 +122,26 @@ def _endpoint(study: GridStudy, run: Run) -> dict[str, Any]:
         "branch_steps": list(run.training.branch_steps),
         "decay_steps": run.training.decay_steps,
     }
+
+
+def scoring(study: GridStudy) -> dict[str, Any]:
+    """How the endpoints of a run are scored on tasks."""
+    return {**study.section("evaluation", ["precision"]), "context": study.config["corpus"]["context"]}
+
+
+def task_scores(study: GridStudy) -> dict[str, Any]:
+    """Tasks, choices of items and demonstrations, and what the runs are."""
+    runs = [
+        {
+            "run": run.id,
+            "architecture": run.architecture,
+            "scale": run.scale,
+            "sparsity": run.sparsity,
+            "seed": run.seed,
+        }
+        for run in study.trained
+    ]
+    return {**study_tasks.scores(study), "reference": study.reference, "runs": runs}
 
 
 def sparsities(study: GridStudy, run: Run) -> dict[str, float | None]:

@@ -56,7 +56,7 @@ def read(path: Path) -> Study:
         kind = next((kind for key, kind in KINDS.items() if key in config), GridStudy)
         study = kind(path, config, schema)
         study.check()
-        if study.scores and not Path(study.scores).is_file():
+        if "scores" in config and not Path(study.scores).is_file():
             raise UserError(f"scores: no file {study.scores}; the path is taken from the folder of the study file")
         return study
     except UserError as error:

@@ -7,17 +7,15 @@ segment with its summed cross-entropy. All averages (source, category, length) a
 import argparse
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import torch
-from safetensors import SafetensorError, safe_open
 
 from smelt.artifacts import field, provenance, read_table, table, write_table
 from smelt.errors import UserError, command
+from smelt.evaluation.endpoint import read_model
 from smelt.evaluation.settings import EvaluationSettings
-from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer, next_token_loss
 from smelt.spec import load
 
@@ -36,29 +34,6 @@ LOSSES = pa.schema(
         field("loss", pa.float64(), "summed cross-entropy of the targets, nats"),
     ]
 )
-
-
-def read_model(path: str | Path, precision: torch.dtype) -> tuple[Transformer, dict[str, Any]]:
-    """An endpoint's network, and what its file says of it (model, branch, branch_step).
-
-    Raises UserError where the file is truncated or was not written by a training run.
-    """
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no dict
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path}: truncated or no safetensors file ({error}); delete it and run again") from None
-    if "endpoint" not in metadata:
-        raise UserError(f"{path}: a foreign model: its metadata do not describe an endpoint; give one of a run")
-    about = json.loads(metadata["endpoint"])
-    with torch.device("meta"):
-        model = Transformer(load(ModelSettings, about["model"]), precision)
-    try:
-        model.load_state_dict(weights, assign=True)
-    except RuntimeError as error:
-        raise UserError(f"{path}: the weights do not fit the model settings beside them ({error})") from None
-    return model.eval(), about
 
 
 def segment_losses(model: Transformer, row: dict[str, Any]) -> list[float]:

@@ -95,9 +95,11 @@ class Transformer(nn.Module):
         if not settings.tied_embeddings:
             self.head = nn.Parameter(torch.empty(settings.vocabulary, settings.hidden_size))
 
-    def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Output:
-        """Run T tokens, (T,) integers, made of consecutive segments of the given lengths."""
-        segments = layout(lengths)
+    def forward(
+        self, tokens: Tensor, lengths: Sequence[int], branches: Sequence[Sequence[int]] | None = None
+    ) -> Output:
+        """Run T tokens, (T,) integers, made of consecutive segments of the given lengths and branches (`layout`)."""
+        segments = layout(lengths, branches)
         rotary = rotary_tables(segments.positions, self.settings.head_size, self.settings.rope_base)
         x = F.embedding(tokens, self.embedding)
         routings = []

@@ -12,7 +12,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from smelt.artifacts import read_table
-from smelt.errors import UserError, command
+from smelt.errors import command
 from smelt.reporting import forest, length_profile, quartiles, style
 from smelt.reporting.rows import About, Row, about, ordered
 
@@ -45,10 +45,7 @@ def main(argv: Sequence[str]) -> None:
         parser.add_argument(f"--{name}", required=True, type=Path)
     parser.add_argument("--out", required=True, nargs="+", type=Path, help="NAME.pdf, NAME.svg or NAME.png")
     arguments = parser.parse_args(argv)
-    wanted = {path.stem: [one for one in arguments.out if one.stem == path.stem] for path in arguments.out}
-    for name, paths in wanted.items():
-        if name not in FIGURES:
-            raise UserError(f"{paths[0]}: no figure of that name; expected one of {', '.join(FIGURES)}")
+    wanted = style.by_figure(arguments.out, FIGURES)
     read = {name: read_table(getattr(arguments, name)).to_pylist() for name in ARTIFACTS}
     coefficients = {row["architecture"]: row for row in read["coefficients"]}
     for name, paths in wanted.items():

@@ -64,6 +64,12 @@ def finish(figure: Figure, rows: Sequence[Row], entries: Sequence[style.Entry], 
         style.footer(figure, about.simulated, f"study {about.study}", *parts, *about.parts[:2])
 
 
+def rested(rows: Sequence[Row]) -> str:
+    """How many endpoints the gains rest on, in words; empty where there is no gain."""
+    counts = sorted({row["endpoints"] for row in rows if row["gain"] is not None})
+    return f"each gain from {' or '.join(map(str, counts))} endpoints of both architectures" if counts else ""
+
+
 def nothing(axis: Axes, rows: Sequence[Row]) -> None:
     """Say why a panel has no gain at all."""
     width = 60 // min(len(axis.figure.axes), 3) + 5
@@ -179,7 +185,8 @@ def _entries(rows: Sequence[Row]) -> list[style.Entry]:
 
 def _footer(rows: Sequence[Row], hidden: Sequence[str], place: tuple[float, str]) -> list[str]:
     """What stands below the panel."""
-    parts = [f"CE gain at {place[0]:.3g} training FLOPs, {place[1]}", "exponents as in the fit of the whole loss"]
+    parts = [f"CE gain at {place[0]:.3g} training FLOPs, {place[1]}", rested(rows)]
+    parts.append("exponents as in the fit of the whole loss")
     missing = [row for row in rows if row["kind"] in ("category", "source") and row["gain"] is None]
     if missing:
         total = sum(row["kind"] in ("category", "source") for row in rows)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from smelt.reporting import style
-from smelt.reporting.forest import finish, nothing, span
+from smelt.reporting.forest import finish, nothing, rested, span
 from smelt.reporting.rows import About, Row, ordered
 
 STEP = 0.13  # between the sparsities of one quartile
@@ -41,6 +41,7 @@ def draw(subsets: Sequence[Row], about: About, place: tuple[float, str] | None) 
         entries.append(style.key("not resolved", color="0.3", marker="o", markerfacecolor="white", linewidth=1.1))
     parts = (
         f"CE gain at {place[0]:.3g} training FLOPs",
+        rested(rows),
         f"sources ranked by the loss of {about.reference} within each pair; means over sources, then over pairs",
     )
     finish(figure, rows, entries, about, *parts)

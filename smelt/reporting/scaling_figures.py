@@ -13,7 +13,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from smelt.artifacts import read_table
-from smelt.errors import UserError, command
+from smelt.errors import command
 from smelt.reporting import frontiers, gain_curve, loss_by_compute, reducible_loss, style, surfaces
 from smelt.reporting.rows import About, Row, about
 
@@ -43,10 +43,7 @@ def main(argv: Sequence[str]) -> None:
         parser.add_argument(f"--{name.replace('_', '-')}", required=True, type=Path)
     parser.add_argument("--out", required=True, nargs="+", type=Path, help="NAME.pdf, NAME.svg or NAME.png")
     arguments = parser.parse_args(argv)
-    wanted = {path.stem: [one for one in arguments.out if one.stem == path.stem] for path in arguments.out}
-    for name, paths in wanted.items():
-        if name not in FIGURES:
-            raise UserError(f"{paths[0]}: no figure of that name; expected one of {', '.join(FIGURES)}")
+    wanted = style.by_figure(arguments.out, FIGURES)
     read = {name: read_table(getattr(arguments, name)).to_pylist() for name in ARTIFACTS}
     said = about(json.loads(arguments.spec), _coefficients(read), read["endpoints"])
     for name, paths in wanted.items():

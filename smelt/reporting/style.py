@@ -248,6 +248,19 @@ def save(figure: Figure, paths: Iterable[Path]) -> None:
     plt.close(figure)
 
 
+def by_figure(paths: Iterable[Path], known: Iterable[str]) -> dict[str, list[Path]]:
+    """The files to write of each figure, which a file's name without its ending says.
+
+    Raises UserError where it says none of `known`.
+    """
+    known, wanted = list(known), dict[str, list[Path]]()
+    for path in paths:
+        if path.stem not in known:
+            raise UserError(f"{path}: no figure of that name; expected one of {', '.join(known)}")
+        wanted.setdefault(path.stem, []).append(path)
+    return wanted
+
+
 def note(axis: Axes, text: str) -> None:
     """A remark in the lower right corner of a panel."""
     axis.text(0.97, 0.04, text, transform=axis.transAxes, ha="right", va="bottom", fontsize=8, color="0.3")

@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from smelt import spec
 from smelt.artifacts import read_table
-from smelt.errors import UserError, command
+from smelt.errors import command
 from smelt.reporting import style
 from smelt.reporting.rows import Row, grouped, reference_first, simulation
 
@@ -155,12 +155,9 @@ def main(argv: Sequence[str]) -> None:
     settings = spec.load(Settings, arguments.spec)
     endpoints = read_table(arguments.endpoints).to_pylist()
     known = {path.stem: path for path in arguments.sweeps}
-    for path in arguments.out:
-        if path.stem not in known or path.stem not in settings.axes:
-            raise UserError(f"{path}: no sweep {path.stem!r}; known are {', '.join(sorted(settings.axes))}")
-    for name, source in known.items():
-        outputs = [path for path in arguments.out if path.stem == name]
-        style.save(draw(read_table(source).to_pylist(), endpoints, settings.axes[name], settings), outputs)
+    wanted = style.by_figure(arguments.out, [name for name in settings.axes if name in known])
+    for name, paths in wanted.items():
+        style.save(draw(read_table(known[name]).to_pylist(), endpoints, settings.axes[name], settings), paths)
 
 
 if __name__ == "__main__":

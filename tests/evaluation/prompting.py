@@ -19,6 +19,7 @@ TEXTS = [
     "Question: Which of the two is the larger one? Answer: the sun, as the stone is small.",
     "The trophy does not fit into the suitcase because the trophy is too large. Answer: A",
     "Question: What is near? Choices: A. one B. two Answer: B or the river stone under the old bridge",
+    "for a:\n    one\n\n    two\n\n\n        three  \n  \n    four\n\n",  # runs of blanks become tokens too
 ] * 4
 
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, processors
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from smelt.errors import UserError
 from smelt.evaluation.encoder import BOS, encode, encoder_of, read_encoder, separable
@@ -291,6 +291,8 @@ def test_differing_is_what_joint_tokenisation_says(family, query, text):
     assert tree.differing == (together != tree.context.tolist()[1:] + tree.continuations[0].tolist())
 
 
+@example(left="a\n", right="\n")
+@example(left="a ", right="  b")
 @given(left=TEXT, right=TEXT)
 def test_what_counts_as_separable_is(left, right):
     """So that demonstrations may be tokenised once each instead of with every preamble they stand in."""
@@ -299,6 +301,16 @@ def test_what_counts_as_separable_is(left, right):
         assert apart.tolist() == encode(BYTES, left + right).tolist()
     for family in ("llama", "sentencepiece", "spanning"):
         assert not separable(ENCODERS[family], left, right)
+
+
+def test_only_a_plain_byte_level_tokenizer_is_taken_to_split_at_blanks():
+    unlike = [byte_level() for _ in range(4)]
+    unlike[0].pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    unlike[1].pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    unlike[2].normalizer = normalizers.NFC()
+    unlike[3].add_tokens(["one\ntwo"])
+    assert not any(encoder_of(tokenizer).splits for tokenizer in unlike)
+    assert encoder_of(byte_level()).splits
 
 
 def test_separability_is_the_rule_and_not_the_exception_for_real_demonstrations():

@@ -41,6 +41,7 @@ STUDY_KEYS = {
     "corpus": {"sources"},
     "scaling": {"reference", "sparsities"},
     "simulation": {"endpoints"},
+    "evaluation": {"tasks", "data", "truncation", "baselines", "every", "final"},
 }
 
 

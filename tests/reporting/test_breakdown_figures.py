@@ -44,6 +44,7 @@ def subset_rows(names: Sequence[str] = ("smelt",)) -> list[Row]:
                     row |= {"kind": kind, "subset": subset, "category": category, "architecture": name}
                     row |= {"reference": "baseline", "budget_flops": budget, "sparsity": label, "S": value}
                     row |= {"gain": gain, "gain_low": gain - 0.05, "gain_high": gain + 0.05, "draws": 2000}
+                    row |= {"endpoints": 144}
                     row |= {"resolved": gain > 0.05, "window": "extrapolated" if budget == 1e22 else "inside"}
                     rows.append(row)
     return rows
@@ -152,6 +153,7 @@ def test_names_line_and_caption() -> None:
     texts = texts_on_the_page(figure)
     assert {"Code", "Web", "co_0", "we_6", "smelt over baseline", "CE gain", "whole loss"} <= set(texts)
     assert "CE gain at 1e+21 training FLOPs, S95" in caption(figure)
+    assert "each gain from 144 endpoints of both architectures" in caption(figure)
     assert "S convention: own" in caption(figure)
     assert "95 % intervals: 2,000 draws of cells" in caption(figure)
     plt.close(figure)
@@ -208,6 +210,7 @@ def test_quartiles_from_the_lowest_loss_to_the_highest() -> None:
     texts = texts_on_the_page(figure)
     assert {"Q1\nlowest loss", "Q2", "Q3", "Q4\nhighest loss", "S85", "S97"} <= set(texts)
     assert "sources ranked by the loss of baseline within each pair" in caption(figure)
+    assert "each gain from 144 endpoints of both architectures" in caption(figure)
     plt.close(figure)
 
 

@@ -75,5 +75,5 @@ def test_the_command_writes_the_same_bytes_twice(tmp_path):
         written.append([path.read_bytes() for path in out])
     assert written[0] == written[1]
     arguments[-3:] = [tmp_path / "other.png"]
-    with pytest.raises(UserError, match="no sweep 'other'"):
+    with pytest.raises(UserError, match="no figure of that name; expected one of span_sweep"):
         figures.main([str(argument) for argument in arguments])
