@@ -121,7 +121,7 @@ rule score:
         mem_mb=2000,
         runtime=240,
         # A resource and no parameter: where scores are kept decides none of them.
-        state=lambda wildcards: f"{RESULTS}/state/evaluation/{wildcards.run}",
+        state=lambda wildcards: f"{STATE}/evaluation/{wildcards.run}",
     conda:
         "../../envs/smelt.yaml"
     shell:

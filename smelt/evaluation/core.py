@@ -94,6 +94,7 @@ def core_row(endpoint: Endpoint, tasks: Mapping[str, Task], baselines: str) -> d
         row["core_se"] = found.error
         notes += _categories(row, endpoint, tasks, core, baselines)
         notes += [f"Core: {note}" for note in standard.error_note(found.seeds)]
+        notes += _partial(endpoint, tasks, core)
     else:
         notes.append("no Core task was scored with its own shots")
     if other:
@@ -107,6 +108,14 @@ def core_row(endpoint: Endpoint, tasks: Mapping[str, Task], baselines: str) -> d
         scored = ", ".join(f"{name} ({tasks[name].shots})" for name in endpoint.others)
         notes.append(f"not scored with their own number of shots: {scored}")
     return row | {"reason": "; ".join(notes) or None}
+
+
+def _partial(endpoint: Endpoint, tasks: Mapping[str, Task], names: Sequence[str]) -> list[str]:
+    """Of a full evaluation, the tasks whose file holds only a part of the published one."""
+    if endpoint.keys["preset"] != "full":
+        return []
+    scored = {name: next(iter(endpoint.tasks[name].values()))["items"] for name in names}
+    return [f"{name} over {n} of {tasks[name].items} items" for name, n in scored.items() if n < tasks[name].items]
 
 
 def _categories(

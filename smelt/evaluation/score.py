@@ -95,7 +95,9 @@ def scores_of(requests: Sequence[Row], model: Transformer, kept: Kept, context: 
 
     Raises UserError, naming task and item, on a token that the model does not know and on a score that is not finite.
     """
-    wanted = {row["tree"]: row for row in reversed(requests)}  # the first that asks for a tree stands for it
+    wanted: dict[str, Row] = {}
+    for row in requests:
+        wanted.setdefault(row["tree"], row)
     found = kept.find(list(wanted))
     missing = [row for tree, row in wanted.items() if tree not in found]
     for row in missing:
@@ -118,7 +120,7 @@ def _tell(wanted: Mapping[str, Row], trees: Sequence[Tree], context: int) -> Non
     full = f" in {len(rows)} rows, {fill(rows, lengths, context):.1%} full" if rows else ""
     tasks = ", ".join(dict.fromkeys(row["task"] for row in wanted.values()))
     kept = len(wanted) - len(trees)
-    print(f"{tasks}: {kept} contexts kept, {len(trees)} of {sum(lengths)} tokens to score{full}", file=sys.stderr)
+    print(f"{tasks}: {kept} contexts kept, {len(trees)} to score, {sum(lengths)} tokens{full}", file=sys.stderr)
 
 
 def _check_tokens(row: Row, vocabulary: int) -> None:

@@ -106,6 +106,12 @@ def test_core_over_fewer_tasks_says_so_and_is_no_metric_of_the_calibration(tmp_p
     assert {one["metric"] for one in found["scores"]} == {"completion"}
 
 
+def test_a_part_of_a_file_does_not_pass_for_the_whole(tmp_path):
+    for preset, said in (("full", "squad over 10 of 10570 items"), ("lite", "")):
+        row = tables(own_rows(["copa", "squad"], items=10, preset=preset), tmp_path)["core"][0]
+        assert (said in row["reason"]) if said else ("10570" not in row["reason"])
+
+
 def test_a_missing_task_is_no_zero():
     one = core.core_score({"copa": 0.75, "squad": 0.5}, TASKS)
     assert one == pytest.approx(0.5)
