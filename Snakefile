@@ -21,6 +21,7 @@ if TRAINS:
     include: "rules/budgets.smk"
     include: "rules/training.smk"
     include: "rules/evaluation.smk"
+    include: "rules/evaluation/data.smk"
     include: "rules/reporting/trained.smk"
 
 
@@ -56,4 +57,4 @@ rule all:
 
 
 onstart:
-    before_start(workflow.cores)
+    before_start(workflow.cores if workflow.local_exec else None)

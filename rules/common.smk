@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from smelt import jobs, preflight, study as studies, study_tasks
+from smelt import cluster, jobs, preflight, study as studies, study_tasks
 from smelt.budgets import plan
 from smelt.errors import UserError
 from smelt.spec import canonical_json, fingerprint, load
@@ -22,6 +22,8 @@ except UserError as error:
     sys.exit(f"error: {error}")
 
 RESULTS = STUDY.root
+# What killed jobs resume from: beside the results, or below a folder that outlives a job where those do not.
+STATE = f"{os.environ['SMELT_STATE']}/{STUDY.config['name']}" if "SMELT_STATE" in os.environ else f"{RESULTS}/state"
 CONFIG = STUDY.config
 TRAINS = STUDY.kind == "trained"  # otherwise its endpoints are given
 TUNING = bool(CONFIG["tuning"]["rates"])
@@ -48,7 +50,8 @@ def before_start(cores):
     waiting = list(workflow.dag.needrun_jobs())
     for line in study_tasks.missing(STUDY) if any(job.rule.name == "requests" for job in waiting) else []:
         print(f"warning: {line}", file=sys.stderr)
-    training = [RUNS[job.wildcards.run] for job in waiting if job.rule.name == "train"]
+    training = {job.wildcards.run for job in waiting if job.rule.name in ("train", "stable", "decay")}
+    training = [RUNS[run] for run in sorted(training)]
     new = [run for run in training if not os.path.exists(f"{RESULTS}/training/{run.id}/log.parquet")]
     try:
         if cores:

@@ -8,9 +8,16 @@ from smelt.corpus.sources import read_sources
 CACHE = os.environ.get("SMELT_CACHE", "cache")  # of downloads: outside the results, shared by studies
 RUNS = STUDY.runs
 TRAINED = STUDY.trained
-# Relative where the workflow's folder is the working directory: a clone that is moved must not rerun anything.
-SOURCES = Path(workflow.basedir) / CONFIG["corpus"]["sources"]
-SOURCES = str(SOURCES.relative_to(Path.cwd()) if SOURCES.is_relative_to(Path.cwd()) else SOURCES)
+
+
+def beside_workflow(name):
+    """A file of the workflow's folder, relative where that is the working directory: a clone that is moved must not
+    rerun anything."""
+    path = Path(workflow.basedir) / name
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+SOURCES = beside_workflow(CONFIG["corpus"]["sources"])
 try:
     read_sources(SOURCES, CONFIG["corpus"]["select"])
 except UserError as error:
@@ -28,6 +35,57 @@ wildcard_constraints:
 def run_spec(wildcards):
     """Canonical JSON of what one training job is told."""
     return canonical_json(jobs.training(STUDY, RUNS[wildcards.run]))
+
+
+def stable_spec(wildcards):
+    """Canonical JSON of what the job of a stable phase is told, where decays are jobs of their own."""
+    return canonical_json(jobs.stable(STUDY, RUNS[wildcards.run]))
+
+
+def decay_spec(wildcards):
+    """Canonical JSON of what the job of a decay is told."""
+    return canonical_json(jobs.decay(STUDY, RUNS[wildcards.run], int(wildcards.branch)))
+
+
+def state_of(part):
+    """A function of wildcards: what a killed job of a run, or of a part of it, resumes from."""
+    return lambda wildcards: f"{STATE}/{part.format(**wildcards)}"
+
+
+def checkpoint_steps(wildcards):
+    return RUNS[wildcards.run].checkpoint_steps
+
+
+def flops_per_token(wildcards):
+    return jobs.flops_per_token(STUDY, RUNS[wildcards.run])
+
+
+def perf_of(part):
+    """A function of wildcards: the lines, one a step, that a job writes while it trains."""
+    return lambda wildcards: f"{RESULTS}/logs/training/{part.format(**wildcards)}.perf.jsonl"
+
+
+def events_of(part):
+    """A function of wildcards: the folder of a job's events for TensorBoard; empty where the study wants none."""
+
+    def folder(wildcards):
+        asked = CONFIG["watch"]["tensorboard"]
+        return f"{RESULTS}/logs/training/tensorboard/{part.format(**wildcards)}" if asked else ""
+
+    return folder
+
+
+def training_module(wildcards):
+    """The command that trains a run: on one process, or on several."""
+    return "smelt.training.distributed" if RUNS[wildcards.run].training.distributed else "smelt.training.run"
+
+
+def launched(wildcards):
+    """How it is started. The two dashes keep torchrun from taking the command's options for its own."""
+    command, training = training_module(wildcards), RUNS[wildcards.run].training
+    if not training.distributed:
+        return f"python -m {command}"
+    return f"python -m torch.distributed.run --standalone --nproc-per-node {training.processes} -m -- {command}"
 
 
 def shards(stream, contexts):
@@ -75,9 +133,21 @@ def logs_of_training():
     return [f"{RESULTS}/training/{run.id}/log.parquet" for run in TRAINED]
 
 
-def training_memory(wildcards):
-    """Megabytes that a training job takes at the most."""
-    return preflight.memory(RUNS[wildcards.run]) // 10**6
+def asked(part, resource):
+    """A function of wildcards and attempt: what the job of a part of a run asks a scheduler for."""
+
+    def value(wildcards, attempt):
+        try:
+            return getattr(cluster.training(STUDY, RUNS[wildcards.run], part, attempt), resource)
+        except UserError as error:
+            sys.exit(f"error: {STUDY.path}: {error}")
+
+    return value
+
+
+def shard_group(wildcards):
+    """Shards of a stream are made one after the other: some of them are one job of a cluster."""
+    return f"{wildcards.stream}-shards-{int(wildcards.shard) // 16}"
 
 
 def costs_memory(wildcards):

@@ -17,7 +17,7 @@ FIGURES = ["learning_rate"] if TUNING else SWEEPS or SCALING_FIGURES
 FITTED = not TUNING and not SWEEPS
 OTHER_CHOICES = ["sensitivity"] if FITTED else []
 # Of studies that train, beside them.
-TRAINED_TABLES = ["plan", "budgets", "corpus", "streams"] if TRAINS else []
+TRAINED_TABLES = ["plan", "budgets", "corpus", "streams", "runs"] if TRAINS else []
 TRAINED_FIGURES = ["training_curves"] if TRAINS else []
 # Of those, where on the text a gain lies.
 TRAINED_TABLES += ["subsets", "length"] if TRAINS and FITTED else []

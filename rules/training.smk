@@ -1,39 +1,41 @@
-"""Training: one job a run, the stable phase and its decay branches.
+"""Training: a run is one job, or its stable phase and each of its decays are (training.branches).
 
 In: packed contexts of the stable and the decay stream (corpus), the matched geometry (in the run's spec).
-Out: results/training/RUN/branch-N.safetensors, one endpoint model a branch, and log.parquet.
+Out: results/training/RUN/branch-N.safetensors, one endpoint model a branch, and log.parquet, by the rules in
+training/{together,apart}.smk; results/tables/runs.{parquet,csv}, whether each run went well.
 On request, since it differs from run to run: results/tables/costs.{parquet,csv}, what training and decoding took.
 A killed job resumes from results/state/RUN, which no rule declares, so that Snakemake leaves it alone.
 """
 
+PEAK_FLOPS = int(CONFIG["watch"]["peak_flops"])
 
-rule train:
-    """Train one run from its first step to its last decay."""
+
+include: f"training/{CONFIG['training']['branches']}.smk"
+
+
+rule runs:
+    """Whether each run went well: its losses, its experts, and the rules that it broke."""
     input:
-        stable=run_shards("stable"),
-        decay=run_shards("decay"),
+        logs=logs_of_training(),
     output:
-        models=models(),
-        log=f"{RESULTS}/training/{{run}}/log.parquet",
+        parquet=f"{RESULTS}/tables/runs.parquet",
+        csv=f"{RESULTS}/tables/runs.csv",
     log:
-        f"{RESULTS}/logs/training/{{run}}.log",
+        f"{RESULTS}/logs/training/runs.log",
     benchmark:
-        f"{RESULTS}/benchmarks/training/{{run}}.tsv"
+        f"{RESULTS}/benchmarks/training/runs.tsv"
     params:
-        spec=run_spec,
-        code=fingerprint("smelt.training.run"),
+        spec=job(jobs.runs),
+        code=fingerprint("smelt.training.runs"),
     threads: 1
     resources:
-        mem_mb=training_memory,
-        runtime=240,
-        # Resources and no parameters: neither decides a bit of the run, so neither may train it again.
-        state=lambda wildcards: f"{RESULTS}/state/{wildcards.run}",
-        checkpoint_steps=lambda wildcards: RUNS[wildcards.run].checkpoint_steps,
+        mem_mb=1000,
+        runtime=10,
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.training.run --spec {params.spec:q} --stable {input.stable:q} --decay {input.decay:q}"
-        " --state {resources.state:q} --checkpoint-steps {resources.checkpoint_steps:q} --models {output.models:q} --log {output.log:q} > {log:q} 2>&1"
+        "python -m smelt.training.runs --spec {params.spec:q} --logs {input.logs:q} --out {output.parquet:q}"
+        " --csv {output.csv:q} > {log:q} 2>&1"
 
 
 rule costs:

@@ -81,6 +81,11 @@ class GridStudy(Study):
         return super().scores
 
     @property
+    def apart(self) -> bool:
+        """Whether the decays of a run are jobs of their own."""
+        return bool(self.config["training"]["branches"] == "apart")
+
+    @property
     def reference(self) -> str:
         return next(iter(self.config["grid"]["architectures"]))
 
@@ -235,8 +240,15 @@ class GridStudy(Study):
         tuned_on = self.reference if values.pop("shared_rate") else architecture
         values["learning_rate"] = rate or _rate(values["learning_rate"], tuned_on, scale)
         checkpoint_steps = values.pop("checkpoint_steps")
+        del values["branches"]
         try:
-            return load(TrainingSettings, {**values, "seed": seed}), checkpoint_steps
+            recipe = load(TrainingSettings, {**values, "seed": seed})
+            if self.apart and recipe.distributed:
+                raise UserError(
+                    "decays that are jobs of their own (training.branches: apart) train on one process, without "
+                    "training.processes or training.micro_contexts; leave these out or set branches to together"
+                )
+            return recipe, checkpoint_steps
         except UserError as error:
             raise UserError(f"training of {run}: {error}") from None
 

@@ -27,6 +27,44 @@ def training(study: GridStudy, run: Run) -> dict[str, Any]:
     return {"context": study.config["corpus"]["context"], "model": plain(run.model), "training": plain(run.training)}
 
 
+def stable(study: GridStudy, run: Run) -> dict[str, Any]:
+    """Network and recipe of a run's stable phase, which knows nothing of the decays but where they leave."""
+    recipe = dataclasses.replace(run.training, decay_steps=1, final_rate=0.0)
+    return {**training(study, run), "training": plain(recipe)}
+
+
+def decay(study: GridStudy, run: Run, branch: int) -> dict[str, Any]:
+    """Network and recipe of one branch of a run, from 1: as of a run that ends where the branch leaves."""
+    leaves = run.training.branch_steps[branch - 1]
+    recipe = dataclasses.replace(run.training, steps=leaves, branch_steps=(leaves,))
+    return {**training(study, run), "training": plain(recipe), "branch": branch}
+
+
+def runs(study: GridStudy) -> dict[str, Any]:
+    """What the trained runs are, in the order of their logs."""
+    told = [
+        {
+            "run": run.id,
+            "architecture": run.architecture,
+            "scale": run.scale,
+            "sparsity": run.sparsity,
+            "seed": run.seed,
+            "learning_rate": run.training.learning_rate,
+            "experts": run.model.experts,
+            "active_experts": run.model.active_experts,
+            "vocabulary": run.model.vocabulary,
+        }
+        for run in study.trained
+    ]
+    return {"runs": told}
+
+
+def flops_per_token(study: GridStudy, run: Run) -> int:
+    """FLOPs that a run's training takes of a token, LM head included."""
+    cost = budget(run.model, study.attention_keys)
+    return round(cost.flops_per_token + cost.head_flops_per_token)
+
+
 def corpus_summary(study: GridStudy) -> dict[str, Any]:
     """The sources read, and the keys that the study charges a query."""
     return {**study.section("corpus", ["select"]), "attention_keys": study.attention_keys}

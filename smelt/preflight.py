@@ -11,7 +11,7 @@ from pathlib import Path
 from smelt.artifacts import replacing
 from smelt.budgets.memory import all_params
 from smelt.errors import UserError
-from smelt.grid import Run
+from smelt.grid import GridStudy, Run
 from smelt.study import CONFIG
 from smelt.study_file import Study
 
@@ -25,14 +25,17 @@ GIB = 2**30
 RECORD = "study"  # file in a results root: the path of the study that it belongs to
 
 
-def disk(run: Run) -> int:
-    """Bytes that a run keeps: one float32 model for each branch."""
-    return len(run.training.branch_steps) * WEIGHT * all_params(run.model)
+def disk(run: Run, apart: bool = False) -> int:
+    """Bytes that a run keeps: one float32 model for each branch and, where decays are jobs of their own (`apart`), the
+    state that each of them leaves from. Links to them take none."""
+    kept = WEIGHT + (TRAINING_STATE if apart else 0)
+    return len(run.training.branch_steps) * kept * all_params(run.model)
 
 
 def memory(run: Run) -> int:
     """Bytes that a training job takes at the most."""
-    return PROCESS + (TRAINING_COPIES + TRAINING_STATE) * all_params(run.model)  # a save holds a second state
+    copies = TRAINING_COPIES + TRAINING_STATE  # a save holds a second state
+    return PROCESS * run.training.processes + copies * all_params(run.model)
 
 
 def check_machine(study: Study, waiting: Iterable[Run], jobs: int) -> None:
@@ -44,7 +47,8 @@ def check_machine(study: Study, waiting: Iterable[Run], jobs: int) -> None:
     if not runs:
         return
     largest = sorted(all_params(run.model) for run in runs)[-jobs:]
-    needed = CORPUS + sum(map(disk, runs)) + TRAINING_STATE * sum(largest)
+    apart = isinstance(study, GridStudy) and study.apart
+    needed = CORPUS + sum(disk(run, apart) for run in runs) + TRAINING_STATE * sum(largest)
     place = next(folder for folder in (Path(study.root), *Path(study.root).parents) if folder.exists())
     free = shutil.disk_usage(place).free
     if free < needed:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from smelt.artifacts import field, provenance, table, write_csv, write_table
-from smelt.budgets import memory
+from smelt.budgets import memory, sharding
 from smelt.budgets.ledger import budget
 from smelt.errors import UserError, command
 from smelt.model.settings import ModelSettings
@@ -86,6 +86,14 @@ PLAN = pa.schema(
         field("seed", pa.int64(), "seed of the run"),
         field("accelerator", pa.string(), "GPU that hours and memory are of"),
         field("gpus", pa.int64(), "GPUs that hold the state at the least, sharded evenly; largest in total"),
+        field(
+            "sharded_gpus",
+            pa.int64(),
+            "the least that share contexts and experts evenly and hold all",
+        ),
+        field("sharded_bytes_per_gpu", pa.int64(), "slices, one context, a gathered block; largest in total"),
+        field("communication_bytes", pa.int64(), "a GPU gets in a step, experts in place; largest in total"),
+        field("gathered_communication_bytes", pa.int64(), "the same with experts gathered; largest in total"),
         field("stable_tokens", pa.int64(), "of tokens, those of the stable phase"),
         field("decay_tokens", pa.int64(), "of tokens, those of all decays together"),
         field("endpoint_tokens", pa.int64(), "D of the last endpoint: stable phase and one decay; empty in total"),
@@ -106,8 +114,9 @@ PLAN = pa.schema(
 # Columns of the total row: what adds up, and what the largest run decides.
 SUMMED = ("tokens", "training_flops", "gpu_hours", "checkpoint_bytes", "stable_tokens", "decay_tokens", "head_flops",
           "model_bytes")  # fmt: skip
-LARGEST = ("bytes_per_gpu", "gpus", "last_endpoint_flops", "state_bytes", "activation_bytes", "checkpointed_bytes",
-           "logit_bytes")  # fmt: skip
+LARGEST = ("bytes_per_gpu", "gpus", "sharded_gpus", "sharded_bytes_per_gpu", "communication_bytes",
+           "gathered_communication_bytes", "last_endpoint_flops", "state_bytes", "activation_bytes",
+           "checkpointed_bytes", "logit_bytes")  # fmt: skip
 
 
 def plan_rows(settings: Settings) -> list[dict[str, Any]]:
@@ -153,7 +162,8 @@ def _rows(training: Training, settings: Settings) -> list[dict[str, Any]]:
         "utilisation": settings.utilisation,
         "accelerator": settings.accelerator,
         **_compute(training, model, size, settings),
-        **_memory(model, settings),
+        **device_memory(model, settings.context, settings.memory_bytes),
+        **_sharded(training, model, settings),
         **_storage(training, model, settings),
         **_corpus(training.contexts, settings),
     }
@@ -181,18 +191,39 @@ def _compute(training: Training, model: ModelSettings, size: int, settings: Sett
     }
 
 
-def _memory(model: ModelSettings, settings: Settings) -> dict[str, Any]:
+def device_memory(model: ModelSettings, context: int, memory_bytes: float) -> dict[str, Any]:
     """Device memory while one context at a time is processed, the state sharded over as few GPUs as hold it."""
     state = STATE * memory.all_params(model)
     kept = {
-        "activation_bytes": settings.context * memory.activation_bytes(model),
-        "checkpointed_bytes": settings.context * memory.activation_bytes(model, checkpointing=True),
-        "logit_bytes": settings.context * memory.logit_bytes(model),
+        "activation_bytes": context * memory.activation_bytes(model),
+        "checkpointed_bytes": context * memory.activation_bytes(model, checkpointing=True),
+        "logit_bytes": context * memory.logit_bytes(model),
     }
     own = kept["checkpointed_bytes"] + kept["logit_bytes"]  # each GPU has contexts of its own
-    room = int(settings.memory_bytes) - own
+    room = int(memory_bytes) - own
     gpus = -(-state // room) if room > 0 else None
     return {"state_bytes": state, **kept, "gpus": gpus, "bytes_per_gpu": gpus and own - (-state // gpus)}
+
+
+def _sharded(training: Training, model: ModelSettings, settings: Settings) -> dict[str, int | None]:
+    """How a run is spread over GPUs that take their contexts of a step one after the other."""
+    memory_bytes = device_memory(model, settings.context, settings.memory_bytes)
+    own = memory_bytes["checkpointed_bytes"] + memory_bytes["logit_bytes"]
+
+    def held(gpus: int) -> int:
+        gathered = sharding.held_bytes(model, expert_parallel=True) if gpus > 1 else 0
+        return own + gathered - (-memory_bytes["state_bytes"] // gpus)
+
+    contexts = training.batch_contexts
+    even = [gpus for gpus in range(1, contexts + 1) if not (contexts % gpus or model.experts % gpus)]
+    gpus = next((gpus for gpus in even if held(gpus) <= settings.memory_bytes), None)
+    names = ("sharded_gpus", "sharded_bytes_per_gpu", "communication_bytes", "gathered_communication_bytes")
+    if gpus is None:
+        return dict.fromkeys(names)
+    micro = contexts // gpus
+    exchanged = sharding.exchanged_bytes(model, gpus, micro, micro * settings.context)
+    placed, gathered = (sharding.gathered_bytes(model, gpus, micro, parallel) for parallel in (True, False))
+    return dict(zip(names, (gpus, held(gpus), placed + exchanged, gathered), strict=True))
 
 
 def _storage(training: Training, model: ModelSettings, settings: Settings) -> dict[str, int]:
@@ -249,9 +280,13 @@ def _sharding(row: Mapping[str, Any], settings: Settings) -> list[str]:
     machine = f"one {settings.accelerator} of {settings.memory_bytes / 1e9:.4g} GB"
     if row["gpus"] is None:
         return [f"bytes_per_gpu: the activations and logits of one context do not fit into {machine}"]
+    uneven = (
+        ["sharded_gpus: no number that shares contexts and experts evenly holds it"] if not row["sharded_gpus"] else []
+    )
     if row["gpus"] == 1:
-        return []
-    return [f"{row['state_bytes'] / 1e9:.4g} GB of state do not fit into {machine}: {row['gpus']} at the least"]
+        return uneven
+    large = f"{row['state_bytes'] / 1e9:.4g} GB of state do not fit into {machine}: {row['gpus']} at the least"
+    return [large, *uneven]
 
 
 def _unfit(rows: Sequence[Mapping[str, Any]], settings: Settings) -> list[str]:

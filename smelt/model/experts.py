@@ -31,6 +31,7 @@ class Routing(NamedTuple):
     balance_loss: Tensor  # scalar, 1 where all experts get the same share
     z_loss: Tensor  # scalar
     counts: Tensor  # (E,) choices of each expert
+    probabilities: Tensor  # (E,) mean over the tokens, with its gradient: the balance loss of a larger batch needs it
 
 
 def route(x: Tensor, router: Tensor, active: int) -> Routing:
@@ -46,9 +47,10 @@ def route(x: Tensor, router: Tensor, active: int) -> Routing:
     experts = router.shape[0]
     counts = torch.bincount(indices.flatten(), minlength=experts)
     share = counts.float() / indices.numel()
-    balance = experts * torch.dot(share, probabilities.mean(dim=0))
+    means = probabilities.mean(dim=0)
+    balance = experts * torch.dot(share, means)
     z = logits.logsumexp(dim=-1).square().mean()
-    return Routing(indices, top / top.sum(dim=-1, keepdim=True), balance, z, counts)
+    return Routing(indices, top / top.sum(dim=-1, keepdim=True), balance, z, counts, means)
 
 
 def _largest(probabilities: Tensor, count: int) -> Tensor:

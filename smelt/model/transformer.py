@@ -27,6 +27,7 @@ class Output(NamedTuple):
     balance_loss: Tensor
     z_loss: Tensor
     counts: Tensor  # (executed layers, E) tokens routed to each expert
+    probabilities: Tensor  # (executed layers, E) of the router, mean over the tokens
 
 
 class Layer(nn.Module):
@@ -35,6 +36,7 @@ class Layer(nn.Module):
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.settings = settings
+        self.run_experts = experts  # in place of which a sharded network sends tokens to where their experts are
         size, width = settings.hidden_size, settings.expert_width
         queries, keys = settings.heads * settings.head_size, settings.kv_heads * settings.head_size
         self.attention_norm = nn.Parameter(torch.ones(size))
@@ -70,7 +72,7 @@ class Layer(nn.Module):
     def mixture(self, x: Tensor, precision: torch.dtype) -> tuple[Tensor, Routing]:
         """The experts' write (T, H) for normalised x (T, H), and the routing behind it."""
         routing = route(x, self.router, self.settings.active_experts)
-        out = experts(x, routing.indices, routing.weights, self.w13, self.w2, precision)
+        out = self.run_experts(x, routing.indices, routing.weights, self.w13, self.w2, precision)
         if self.settings.shared_width:
             gate, up = linear(x, self.shared13).chunk(2, dim=-1)
             out = out + linear(F.silu(gate) * up, self.shared2)
@@ -111,6 +113,7 @@ class Transformer(nn.Module):
             torch.stack([routing.balance_loss for routing in routings]).mean(),
             torch.stack([routing.z_loss for routing in routings]).mean(),
             torch.stack([routing.counts for routing in routings]),
+            torch.stack([routing.probabilities for routing in routings]),
         )
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -126,13 +129,17 @@ def initialise(model: Transformer, seed: int) -> None:
     The order of draws is that of `named_parameters`, so that a seed means the same weights on every machine.
     """
     generator = torch.Generator().manual_seed(seed)
-    depth = math.sqrt(2 * len(model.plan))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() > 1:
-                fan_in = parameter.shape[1]  # matrices are (out, in), experts (E, in, out)
-                std = fan_in**-0.5 / (depth if name.endswith(("wo", "w2", "shared2")) else 1.0)
-                nn.init.trunc_normal_(parameter, 0.0, std, -3 * std, 3 * std, generator=generator)
+                draw(name, parameter, len(model.plan), generator)
+
+
+def draw(name: str, matrix: Tensor, executed: int, generator: torch.Generator) -> None:
+    """Fill one matrix of a network of so many executed layers."""
+    fan_in = matrix.shape[1]  # matrices are (out, in), experts (E, in, out)
+    std = fan_in**-0.5 / (math.sqrt(2 * executed) if name.endswith(("wo", "w2", "shared2")) else 1.0)
+    nn.init.trunc_normal_(matrix, 0.0, std, -3 * std, 3 * std, generator=generator)
 
 
 def next_token_loss(model: Transformer, hidden: Tensor, tokens: Tensor, lengths: Sequence[int]) -> Tensor:

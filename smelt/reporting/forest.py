@@ -65,9 +65,9 @@ def finish(figure: Figure, rows: Sequence[Row], entries: Sequence[style.Entry], 
 
 
 def rested(rows: Sequence[Row]) -> str:
-    """How many endpoints the gains rest on, in words; empty where there is no gain."""
-    counts = sorted({row["endpoints"] for row in rows if row["gain"] is not None})
-    return f"each gain from {' or '.join(map(str, counts))} endpoints of both architectures" if counts else ""
+    """How many endpoints a comparison rests on, those of both architectures."""
+    counts = sorted({row["endpoints"] for row in rows if row["endpoints"] is not None})
+    return f"{' or '.join(map(str, counts))} endpoints of both architectures" if counts else ""
 
 
 def nothing(axis: Axes, rows: Sequence[Row]) -> None:

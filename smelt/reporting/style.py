@@ -29,6 +29,7 @@ from smelt.artifacts import replacing
 from smelt.errors import UserError
 from smelt.reporting import log_axes
 from smelt.reporting.rows import About
+from smelt.reporting.settle import settle
 
 # Okabe and Ito's palette without its yellow, which is too pale for lines on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -242,6 +243,7 @@ def save(figure: Figure, paths: Iterable[Path]) -> None:
     for path in paths:
         if path.suffix not in METADATA:
             raise UserError(f"{path}: no figure of that kind; its name must end in one of {', '.join(METADATA)}")
+    settle(figure)
     for path in paths:
         with replacing(path) as temporary:
             figure.savefig(temporary, format=path.suffix[1:], metadata=METADATA[path.suffix])

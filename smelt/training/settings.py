@@ -27,8 +27,13 @@ class TrainingSettings:
     clip: float = 1.0  # gradient norm
     balance_loss: float = 0.01  # weights of the auxiliary losses
     z_loss: float = 1e-4
-    precision: str = "bfloat16"  # of the experts' products on the CPU
+    precision: str = "bfloat16"  # of the experts' products on the CPU, of all but the router's on a GPU
     seed: int = 0
+    processes: int = 1  # that train together
+    micro_contexts: int = 0  # of a step, that one process takes at a time; 0 for its whole share
+    expert_parallel: bool = False  # whether each process keeps experts of its own
+    device: str = "cpu"  # or "cuda": one GPU
+    recompute: bool = False  # on a GPU: run each block again in the backward pass and keep its input alone
 
     def __post_init__(self) -> None:
         if list(self.branch_steps) != sorted(set(self.branch_steps)):
@@ -38,6 +43,31 @@ class TrainingSettings:
                 f"branch step {self.branch_steps[-1]} lies beyond the stable phase of {self.steps} steps; "
                 "raise training.steps or lower training.branch_steps"
             )
+        if self.batch_contexts % (self.processes * max(1, self.micro_contexts)):
+            raise UserError(
+                f"a step's {self.batch_contexts} contexts (training.batch_contexts) do not go evenly into "
+                f"{self.processes} processes that take {max(1, self.micro_contexts)} at a time; change "
+                "training.processes or training.micro_contexts"
+            )
+        if self.expert_parallel and self.processes == 1:
+            raise UserError("training.expert_parallel needs training.processes above 1; leave one of them out")
+        if self.device != "cpu" and self.distributed:
+            raise UserError(
+                f"training.device {self.device} trains on one GPU, without training.processes or "
+                "training.micro_contexts; leave these out or set training.device to cpu"
+            )
+        if self.recompute and self.device == "cpu":
+            raise UserError("training.recompute needs training.device: cuda; leave one of them out")
+
+    @property
+    def micro_batch(self) -> int:
+        """Contexts that one process takes at a time."""
+        return self.micro_contexts or self.batch_contexts // self.processes
+
+    @property
+    def distributed(self) -> bool:
+        """Whether a run is that of smelt.training.distributed."""
+        return self.processes > 1 or self.micro_contexts > 0
 
 
 def paper_branches(steps: int) -> tuple[int, ...]:

@@ -1,9 +1,9 @@
 """What a killed run resumes from.
 
 An undeclared folder, so that Snakemake does not delete it with a failed job's outputs: one checkpoint
-(weights, moments, step, log) and the endpoints that are finished. The folder's name is the digest of all
-that decides the run's bits; a folder of another digest belongs to another spec and is removed. A
-killed Snakemake leaves its trainer running, so the folder is locked.
+(weights, moments, step, log) and what is finished. The folder's name is the digest of what decides the bits in it;
+a folder of another digest belongs to another spec and is removed. A killed Snakemake leaves its trainer running,
+so the folder is locked.
 """
 
 import contextlib
@@ -83,7 +83,12 @@ def load(folder: Path) -> dict[str, Any] | None:
     return torch.load(io.BytesIO(data[:-DIGEST]), weights_only=True)
 
 
+def forget(folder: Path) -> None:
+    """Remove the checkpoint alone."""
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+
+
 def clear(folder: Path) -> None:
     """Remove the state of a finished run, the checkpoint first: without it a kill midway leaves nothing to trust."""
-    (folder / CHECKPOINT).unlink(missing_ok=True)
+    forget(folder)
     shutil.rmtree(folder)

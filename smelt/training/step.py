@@ -1,12 +1,14 @@
 """One optimizer step, and the optimizer."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim import AdamW
 
 from smelt.errors import UserError
-from smelt.model.transformer import Transformer, next_token_loss
+from smelt.model.transformer import Output, Transformer, next_token_loss
 from smelt.training.data import Batch
 from smelt.training.settings import TrainingSettings
 
@@ -32,10 +34,29 @@ def train_step(
     """
     output = model(batch.tokens, batch.lengths)
     loss = next_token_loss(model, output.hidden, batch.tokens, batch.lengths).mean()
+    return descend(model, adamw, output, loss, rate, settings)
+
+
+def descend(
+    model: Transformer,
+    adamw: AdamW,
+    output: Output,
+    loss: Tensor,
+    rate: float,
+    settings: TrainingSettings,
+    meanwhile: Callable[[], None] | None = None,
+) -> dict[str, Any]:
+    """The update that follows a forward pass whose mean cross-entropy is `loss`, and what the log keeps of it.
+
+    `meanwhile` is called once the gradients are asked for and before anything waits for them. Raises UserError as
+    `train_step` does.
+    """
     total = loss + settings.balance_loss * output.balance_loss + settings.z_loss * output.z_loss
     adamw.zero_grad()
     total.backward()
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+    if meanwhile is not None:
+        meanwhile()
     if not (torch.isfinite(total) and torch.isfinite(norm)):
         raise UserError(
             f"the loss is {loss.item()} and the gradient norm {norm.item()} at learning rate {rate:.4g}; "

@@ -53,7 +53,12 @@ def test_by_hand():
     assert (row["gpus"], row["bytes_per_gpu"]) == (3, 816 + 320 + 875)
     # 20 and 4 contexts: two shards and one, a byte a token.
     assert (row["corpus_tokens"], row["corpus_bytes"]) == (192, 3 * 16 * 8)
-    assert row["reason"] == "2.624e-06 GB of state do not fit into one H200 of 2.136e-06 GB: 3 at the least"
+    # Two contexts and two experts go into one or two, which do not hold it.
+    assert row["sharded_gpus"] is row["communication_bytes"] is total["sharded_gpus"] is None
+    assert row["reason"] == (
+        "2.624e-06 GB of state do not fit into one H200 of 2.136e-06 GB: 3 at the least; "
+        "sharded_gpus: no number that shares contexts and experts evenly holds it"
+    )
     assert total["reason"] == "1 of 1 runs do not fit into one H200"
 
 
@@ -67,6 +72,15 @@ def test_totals():
     for name in ("bytes_per_gpu", "gpus", "state_bytes", "last_endpoint_flops"):
         assert total[name] == max(row[name] for row in rows)
     assert total["corpus_tokens"] == rows[1]["corpus_tokens"] == 8 * (40 + 4)  # all runs read the same streams
+
+
+def test_spread_by_hand():
+    row = planned(memory_bytes=3200.0)[0]
+    # Whole weights and gradients of a block without experts (48 parameters) and of embedding and norm (44).
+    assert (row["sharded_gpus"], row["sharded_bytes_per_gpu"]) == (2, 816 + 320 + 8 * 92 + 1312)
+    # One context each, of 8 tokens: weights twice (root once) and gradients once, by half; rows of one choice, 4 ways.
+    assert row["communication_bytes"] == 4 * (3 * 48 + 2 * 44) // 2 + 4 * 4 * 8 * 4 // 2
+    assert row["gathered_communication_bytes"] == 4 * (3 * 120 + 2 * 44) // 2
 
 
 def test_checkpoints_kept():
@@ -115,6 +129,10 @@ def test_the_papers_study(paper):
     largest = next(row for row in rows if row["run"] == "baseline-1.6B-S97")
     assert largest["state_bytes"] == pytest.approx(16 * 54.2e9, rel=1e-3)
     assert (largest["gpus"], total["gpus"]) == (7, 7)
+    assert (largest["sharded_gpus"], total["sharded_gpus"]) == (8, 8)  # 256 contexts and 336 experts
+    assert largest["communication_bytes"] == pytest.approx(1.76e12, rel=5e-3)
+    assert largest["gathered_communication_bytes"] == pytest.approx(2.42e13, rel=5e-3)
+    assert all(row["sharded_bytes_per_gpu"] <= settings.memory_bytes for row in rows)
     assert "do not fit into one H200 of 141 GB: 7 at the least" in largest["reason"]
     assert all(row["bytes_per_gpu"] <= settings.memory_bytes for row in rows)
     assert next(row for row in rows if row["run"] == "smelt-200M-S97")["gpus"] == 1

@@ -37,7 +37,7 @@ SETTINGS = [
 ]
 # Keys that no settings hold: what the study itself makes of them.
 STUDY_KEYS = {
-    "training": {"shared_rate", "checkpoint_steps"},
+    "training": {"shared_rate", "checkpoint_steps", "branches"},
     "corpus": {"sources"},
     "scaling": {"reference", "sparsities"},
     "simulation": {"endpoints"},

@@ -1,10 +1,14 @@
 """The parts that all figures share: colours, legends, axes, rows in order."""
 
+from pathlib import Path
+
 import pytest
 from matplotlib import pyplot as plt
 
+from smelt.errors import UserError
 from smelt.reporting import log_axes, style
 from smelt.reporting.rows import counted, ordered, segments
+from smelt.reporting.settle import settle
 
 
 def test_colours_are_distinct_and_labels_in_order() -> None:
@@ -34,6 +38,25 @@ def test_a_curve_is_cut_where_its_window_changes() -> None:
     rows = [{"window": window, "x": place} for place, window in enumerate("aabb")]
     parts = segments(rows, "window")
     assert [(window, [row["x"] for row in part]) for window, part in parts] == [("a", [0, 1]), ("b", [1, 2, 3])]
+
+
+def test_panels_stand_at_rounded_places_and_stay_there() -> None:
+    figure, axes = style.panels(2)
+    axes[0].set(title="above", ylabel="beside")
+    settle(figure)
+    places = [value for axis in axes for value in axis.get_position().bounds]
+    assert all(abs(value - round(value, 6)) < 1e-12 for value in places)
+    axes[0].set_ylabel("of\nthree\nlines")
+    figure.canvas.draw()
+    assert [value for axis in axes for value in axis.get_position().bounds] == places
+    plt.close("all")
+
+
+def test_files_by_the_figure_that_their_names_say() -> None:
+    paths = [Path("out/one.pdf"), Path("out/two.png"), Path("out/one.svg")]
+    assert style.by_figure(paths, ["one", "two"]) == {"one": [paths[0], paths[2]], "two": [paths[1]]}
+    with pytest.raises(UserError, match="no figure of that name; expected one of one, three"):
+        style.by_figure(paths, ["one", "three"])
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,10 @@ from safetensors.torch import load_file
 
 from smelt.artifacts import read_provenance
 from smelt.errors import UserError
-from smelt.model.settings import ModelSettings
-from smelt.spec import load
 from smelt.training import state
-from smelt.training.run import STOPPED, Trainer
-from smelt.training.settings import TrainingSettings
+from smelt.training.data import Stream
+from smelt.training.job import STOPPED
+from smelt.training.trainer import Trainer
 
 from .conftest import CONTEXT, SPEC
 
@@ -67,21 +66,11 @@ def test_a_longer_run_starts_as_the_shorter_one(whole, job):
         assert all(torch.equal(short[name], long[name]) for name in short)
 
 
-def test_the_seed_changes_weights_and_order_but_not_what_is_read(job):
-    trainers = [
-        Trainer(
-            load(ModelSettings, SPEC["model"]),
-            load(TrainingSettings, {**SPEC["training"], "seed": seed}),
-            job(f"seed{seed}").arguments[3:5],
-            job(f"other{seed}").arguments[6:7],
-            CONTEXT,
-        )
-        for seed in (0, 1)
-    ]
+def test_the_seed_changes_weights_and_order_but_not_what_is_read(shards):
+    trainers = [Trainer({**SPEC, "training": {**SPEC["training"], "seed": seed}}) for seed in (0, 1)]
     assert not torch.equal(*(trainer.model.embedding for trainer in trainers))
-    first, second = (
-        [tuple(trainer.stable.batch(step, 1).tokens.tolist()) for step in range(8)] for trainer in trainers
-    )
+    streams = [Stream(shards["stable"], trainer.settings.seed) for trainer in trainers]
+    first, second = ([tuple(stream.batch(step, 1).tokens.tolist()) for step in range(8)] for stream in streams)
     assert first != second
     assert set(first) == set(second)
 

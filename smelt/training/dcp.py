@@ -1,0 +1,137 @@
+"""Checkpoints of a run over several processes, in slices that any number of processes can read.
+
+A save is a folder `saved-N` (N updates done) in PyTorch's distributed format, each process writing its slices of
+weights and moments under their global names, with `about.json`: the log, the place in the run, and the sha256 of every
+other file. It is written beside and renamed when it is whole, then its predecessor goes. Hyperparameters are not in it:
+they are those of the run's spec.
+
+A save is asynchronous: the slices are copied, training goes on while they are written (by a group of processes of its
+own, so that its messages do not meet those of training), and the next save, or the end, waits for it.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor
+from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
+from torch.optim import AdamW
+
+from smelt.artifacts import file_digest
+from smelt.errors import UserError
+from smelt.model.transformer import Transformer
+from smelt.training.parallel import rank
+
+ABOUT = "about.json"
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class Saves:
+    """The saves in a run's state folder; needs a process group."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pending: Future[Any] | None = None
+        self.group = dist.new_group(backend="gloo")
+
+    def save(self, model: Transformer, adamw: AdamW, updates: int, place: dict[str, Any]) -> None:
+        """Begin to save the state after `updates` updates; `place` is what the run needs besides (plain values)."""
+        self.finish()
+        temporary = self.folder / ".saving"
+        if rank() == 0:
+            shutil.rmtree(temporary, ignore_errors=True)
+        dist.barrier(self.group)
+        writer = FileSystemWriter(temporary)  # syncs its files
+        result = dcp.async_save(tensors(model, adamw), storage_writer=writer, process_group=self.group)
+        assert isinstance(result, Future)
+        self.pending = result
+        if rank() == 0:  # whose future ends when all processes have written
+            publish = functools.partial(_publish, temporary, self.folder / f"saved-{updates:09d}", place)
+            self.published: Future[Any] = _then(result, publish)
+
+    def finish(self) -> None:
+        """Wait for the save that was begun. Raises what it failed with."""
+        if self.pending is not None:
+            self.pending.result()
+            if rank() == 0:
+                self.published.result()
+            self.pending = None
+            dist.barrier(self.group)
+
+    def load(self, model: Transformer, adamw: AdamW) -> dict[str, Any] | None:
+        """Go back to the last save that is whole, whatever number of processes wrote it; its place, or None.
+
+        Raises UserError, on every process, where a file of it is missing or has other bytes than were written.
+        """
+        found = sorted(self.folder.glob("saved-*"))
+        if not found:
+            return None
+        told: list[Any] = [_checked(found[-1]) if rank() == 0 else None]  # by one for all: it reads every byte
+        dist.broadcast_object_list(told, group=self.group)
+        if told[0] is None:
+            raise UserError(
+                f"{found[-1]}: truncated or foreign checkpoint (its sha256 do not hold); "
+                "delete it to train this run from its start"
+            )
+        # Only now: the format's own index is a pickle.
+        dcp.load(tensors(model, adamw), storage_reader=FileSystemReader(found[-1]), process_group=self.group)
+        return told[0]
+
+
+def tensors(model: Transformer, adamw: AdamW) -> dict[str, Tensor]:
+    """Weights, moments and step counts by global name; moments that do not exist yet are made, as zeros."""
+    found: dict[str, Tensor] = {}
+    for name, parameter in model.named_parameters():
+        state = adamw.state[parameter]
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32)
+            state.update({moment: torch.zeros_like(parameter.detach()) for moment in MOMENTS})
+        found[f"model.{name}"] = parameter.detach()
+        found |= {f"{moment}.{name}": state[moment] for moment in MOMENTS}
+        found[f"step.{name}"] = state["step"]
+    return found
+
+
+def _then(result: "Future[Any]", act: Any) -> "Future[Any]":
+    """A future of `act()`, which runs as soon as `result` is there."""
+    after: Future[Any] = Future()
+
+    def run(done: "Future[Any]") -> None:
+        try:
+            done.result()
+            after.set_result(act())
+        except BaseException as error:
+            after.set_exception(error)
+
+    result.add_done_callback(run)
+    return after
+
+
+def _publish(temporary: Path, folder: Path, place: dict[str, Any]) -> None:
+    files = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
+    with open(temporary / ABOUT, "w", encoding="utf-8") as file:
+        json.dump({"files": files, "place": place}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(temporary, folder)
+    for older in folder.parent.glob("saved-*"):
+        if older != folder:
+            shutil.rmtree(older)
+
+
+def _checked(folder: Path) -> dict[str, Any] | None:
+    """The place of a save, or None unless all of its files hold what was written."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        if all(file_digest(folder / name) == digest for name, digest in about["files"].items()):
+            return about["place"]
+    return None

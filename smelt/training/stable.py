@@ -1,0 +1,125 @@
+"""Train the stable phase of one run, where its decays are jobs of their own.
+
+Reads the run's spec without its decays and the packed contexts of the stable stream; writes a full checkpoint (see
+smelt.training.checkpoint) at each branch step, and the log of the phase (Parquet).
+
+The state folder keeps what was published, as links where the file system has them: a job that runs again for one more
+branch step, or for a longer phase, trains from the nearest checkpoint before it, and nothing that stands. So neither
+the branch steps nor the length are part of what names the state, and each checkpoint says which shards it has
+read instead.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from smelt.artifacts import file_digest, read_provenance, read_table, table, write_table
+from smelt.errors import command
+from smelt.spec import canonical_json, digest, fingerprint
+from smelt.training import checkpoint, job, state
+from smelt.training.data import Stream
+from smelt.training.log import LOG, origin
+from smelt.training.trainer import Trainer
+
+MODULE = "smelt.training.stable"
+LENGTHS = ("steps", "branch_steps")  # of a recipe: they decide how far it goes and no bit on the way
+
+
+class Phase:
+    """A stable phase on its way, and what its state folder keeps of it."""
+
+    def __init__(self, trainer: Trainer, shards: Sequence[str], folder: Path, name: str) -> None:
+        self.trainer, self.folder, self.name = trainer, folder, name
+        self.stream = Stream(shards, trainer.settings.seed)
+        self.digests = [file_digest(shard) for shard in shards]
+
+    def checkpoint(self, step: int) -> Path:
+        """The checkpoint that is kept of a step."""
+        return self.folder / f"step-{step:09d}.safetensors"
+
+    def log(self, step: int) -> Path:
+        """The log up to a step."""
+        return self.folder / f"step-{step:09d}.parquet"
+
+    def kept(self) -> list[int]:
+        """Steps whose checkpoint and log are whole and have read the shards of this job."""
+        return [step for step in self._found() if checkpoint.is_whole(self.checkpoint(step)) and self._fits(step)]
+
+    def clean(self, steps: Sequence[int]) -> None:
+        """Remove what is kept of other steps than these."""
+        for step in set(self._found()) - set(steps):
+            self.checkpoint(step).unlink()
+            self.log(step).unlink(missing_ok=True)
+
+    def reach(self, step: int, save_every: int) -> None:
+        """Train up to a step and keep it; raises SystemExit(STOPPED), with the state saved, when asked to end."""
+        trainer = self.trainer
+        if step in (kept := self.kept()):
+            return
+        self._go_back(max((other for other in kept if other < step), default=0), step)
+        while trainer.done < step:
+            trainer.stable_step(self.stream)
+            if trainer.stopping or (trainer.done % save_every == 0 and trainer.done < step):
+                state.save(self.folder, trainer.state() | {"shards": self._used()})
+            if trainer.stopping:
+                job.leave(self.name, f"step {trainer.done}")
+        write_table(table(trainer.rows, LOG), self.log(step), {"shards": self._used()})
+        about = {"model": vars(trainer.model.settings), "step": step}
+        checkpoint.write(self.checkpoint(step), trainer.model, trainer.adamw, about)
+        state.forget(self.folder)
+
+    def _go_back(self, kept: int, step: int) -> None:
+        """Take up the latest of: the checkpoint that is kept, the last save up to `step`, the state that is here."""
+        trainer, saved = self.trainer, state.load(self.folder)
+        if saved is not None and max(kept, trainer.done) < saved["done"] <= step and self._reads(saved["shards"]):
+            trainer.restore(saved)
+        elif trainer.done < kept:
+            checkpoint.read(self.checkpoint(kept), trainer.model, trainer.adamw)
+            trainer.rows, trainer.done = read_table(self.log(kept)).to_pylist(), kept
+
+    def _used(self) -> list[str]:
+        return self.digests[: self.stream.read]
+
+    def _reads(self, digests: Sequence[str]) -> bool:
+        """Whether shards that were read are the first ones of this job."""
+        return list(digests) == self.digests[: len(digests)]
+
+    def _found(self) -> list[int]:
+        return sorted(int(path.stem.removeprefix("step-")) for path in self.folder.glob("step-*.safetensors"))
+
+    def _fits(self, step: int) -> bool:
+        return self.log(step).exists() and self._reads(read_provenance(self.log(step))["shards"])
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = job.parser(MODULE, __doc__)
+    parser.add_argument("--stable", nargs="+", required=True, help="shards of the stable stream, in order")
+    parser.add_argument("--checkpoints", type=Path, nargs="+", required=True, help="one for each branch step, in order")
+    parser.add_argument("--log", type=Path, required=True, help="the log of the stable phase (Parquet)")
+    told = parser.parse_args(argv)
+
+    spec = json.loads(told.spec)
+    trainer = Trainer(spec)
+    job.prepare(trainer)
+    with state.locked(told.state, _identity(spec)) as folder:
+        phase = Phase(trainer, told.stable, folder, told.state.name)
+        steps = trainer.settings.steps
+        wanted = sorted({*trainer.settings.branch_steps, steps})
+        job.watch(trainer, told, steps)
+        for step in wanted:
+            phase.reach(step, told.checkpoint_steps)
+        phase.clean(wanted)
+        for step, path in zip(trainer.settings.branch_steps, told.checkpoints, strict=True):
+            job.publish(phase.checkpoint(step), path)
+        rows = read_table(phase.log(steps)).to_pylist()
+        write_table(table(rows, LOG), told.log, origin(spec, told.stable))
+
+
+def _identity(spec: dict[str, Any]) -> str:
+    recipe = {key: value for key, value in spec["training"].items() if key not in LENGTHS}
+    return digest(canonical_json([{**spec, "training": recipe}, fingerprint(MODULE)]))[:16]
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,250 @@
+"""Training over several processes (gloo, on the CPU) is training on one, but for the order of sums.
+
+float32: losses and norms within 3e-6 of one process, gradients within 2e-6 of their norm. bfloat16 experts: each
+process rounds the gradients of its own blocks, so gradients within 1 % of their norm and losses within 1 %.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as processes
+from safetensors.torch import load_file
+from torch.distributed.device_mesh import init_device_mesh
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from smelt import study
+from smelt.budgets import sharding
+from smelt.budgets.memory import all_params
+from smelt.errors import UserError
+from smelt.model.transformer import Transformer, initialise
+from smelt.spec import load
+from smelt.training import distributed
+from smelt.training.parallel import global_step, micro_batches
+from smelt.training.settings import TrainingSettings
+from smelt.training.sharding import shard
+from smelt.training.step import optimizer, train_step
+
+from . import spread
+from .conftest import SPEC, Job, write_shard
+
+TOLERANCE = {"float32": (3e-6, 2e-6), "bfloat16": (1e-2, 1e-2)}  # of losses, of gradients; relative
+LOSSES = ("loss", "balance_loss", "z_loss")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def reference(precision: str, micro: int = 0):
+    """The same steps on one process without any of this, or in micro-batches of so many contexts."""
+    model = Transformer(spread.SHAPE, getattr(torch, precision))
+    initialise(model, 0)
+    adamw = optimizer(model, spread.RECIPE)
+    records, gradients = [], {}
+    for step in range(spread.STEPS):
+        if micro:
+            batches = micro_batches(spread.Texts(), step, 4, micro)
+            records.append(global_step(model, adamw, batches, 0.01, spread.RECIPE))
+        else:
+            records.append(train_step(model, adamw, spread.Texts().batch(step, 4), 0.01, spread.RECIPE))
+        if not step:
+            gradients = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    return {"records": records, "gradients": gradients, "weights": dict(model.named_parameters())}
+
+
+def assert_same_training(found, expected, precision: str) -> None:
+    loss, gradient = TOLERANCE[precision]
+    for own, other in zip(found["records"], expected["records"], strict=True):
+        assert {name: own[name] for name in LOSSES} == pytest.approx({name: other[name] for name in LOSSES}, rel=loss)
+    first, other = found["records"][0], expected["records"][0]
+    assert first["gradient_norm"] == pytest.approx(other["gradient_norm"], rel=gradient)
+    assert first["expert_load"] == other["expert_load"]
+    assert found["gradients"].keys() == expected["gradients"].keys()
+    for name, own in found["gradients"].items():
+        assert (own - expected["gradients"][name]).norm() <= gradient * expected["gradients"][name].norm(), name
+    if precision == "float32":
+        for name, own in found["weights"].items():
+            torch.testing.assert_close(own, expected["weights"][name].detach(), rtol=0, atol=3e-5)
+
+
+def start(folder: Path, world: int, task: str) -> None:
+    arguments = (world, str(folder), task)
+    processes.start_processes(spread.run, arguments, world, start_method="spawn")
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("micro", [4, 2, 1])
+def test_accumulation_changes_nothing(precision, micro):
+    assert_same_training(reference(precision, micro), reference(precision), precision)
+
+
+def test_the_mean_over_micro_batches_would_be_another_loss():
+    # Otherwise equal numbers of targets and even routing would hide a wrong normalisation.
+    batches = micro_batches(spread.Texts(), 0, 4, 1)
+    targets = {len(batch.tokens) - len(batch.lengths) for batch in batches}
+    assert len(targets) > 1
+    model = Transformer(spread.SHAPE, torch.float32)
+    initialise(model, 0)
+    parts = [model(batch.tokens, batch.lengths) for batch in batches]
+    whole = model(*spread.Texts().batch(0, 4))
+    mean = sum(part.balance_loss for part in parts) / len(parts)
+    assert abs(mean - whole.balance_loss) > 1e-2 * whole.balance_loss
+
+
+def check_processes(folder: Path, world: int, task: str) -> None:
+    start(folder, world, task)
+    results = torch.load(folder / f"cases-{world}.pt", weights_only=True)
+    assert results
+    for (precision, micro, expert_parallel), found in results.items():
+        assert_same_training(found, reference(precision), precision)
+        count, tokens = 4 // micro // world, len(spread.Texts().batch(0, 4).tokens) // world
+        traffic = found["traffic"]
+        moved = traffic["all_gather_single"] + traffic["reduce_scatter_single"]
+        assert moved == sharding.gathered_bytes(spread.SHAPE, world, count, expert_parallel)
+        rows = sharding.exchanged_bytes(spread.SHAPE, world, count, tokens) if expert_parallel else 0
+        assert traffic["all_to_all_single"] == pytest.approx(rows, rel=0.35)  # routing is uneven
+
+
+def test_two_processes_train_as_one(tmp_path):
+    check_processes(tmp_path, 2, "quick")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [2, 4])
+def test_several_processes_train_as_one(world, tmp_path):
+    check_processes(tmp_path, world, "cases")
+
+
+@pytest.mark.slow
+def test_a_save_of_two_processes_goes_on_with_one_and_with_four(tmp_path):
+    whole = reference("float32")
+    for world in (1, 4):
+        folder = tmp_path / str(world)
+        folder.mkdir()
+        start(folder, 2, "2")  # expert parallel; the others gather
+        assert [path.name for path in folder.glob("saved-*")] == ["saved-000000002"]
+        start(folder, world, "1")
+        losses = json.loads((folder / "losses-2.json").read_text()) + json.loads(
+            (folder / f"losses-{world}.json").read_text()
+        )
+        assert losses == pytest.approx([record["loss"] for record in whole["records"]], rel=3e-6)
+        for name, weight in torch.load(folder / f"weights-{world}.pt", weights_only=True).items():
+            torch.testing.assert_close(weight, whole["weights"][name].detach(), rtol=0, atol=3e-5)
+
+
+@pytest.fixture(scope="module")
+def streams(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("streams")
+    stable = [write_shard(folder / f"stable/shard-{number:05d}.parquet", 8, number) for number in range(3)]
+    return {"stable": stable, "decay": [write_shard(folder / "decay/shard-00000.parquet", 12, 9)]}
+
+
+def job(folder: Path, streams, **training) -> Job:
+    folder.mkdir()
+    recipe = {"steps": 5, "branch_steps": [2, 5], "decay_steps": 2, "batch_contexts": 4, "precision": "float32"}
+    return Job(folder, streams, {**SPEC, "training": {**SPEC["training"], **recipe, **training}})
+
+
+def assert_same_outputs(one: Job, other: Job) -> None:
+    rows, others = (pq.read_table(run.folder / "log.parquet").to_pylist() for run in (one, other))
+    assert [(row["branch"], row["step"], row["tokens"]) for row in rows] == [
+        (row["branch"], row["step"], row["tokens"]) for row in others
+    ]
+    assert [row["loss"] for row in rows] == pytest.approx([row["loss"] for row in others], rel=3e-6)
+    for branch in (1, 2):
+        mine, its = (load_file(run.folder / f"branch-{branch}.safetensors") for run in (one, other))
+        assert list(mine) == list(its)
+        for name, weight in mine.items():
+            torch.testing.assert_close(weight, its[name], rtol=0, atol=3e-5)
+
+
+def test_the_command_alone_writes_what_the_plain_one_writes(tmp_path, streams):
+    plain, alone = job(tmp_path / "plain", streams), job(tmp_path / "alone", streams, micro_contexts=2)
+    plain.run()
+    distributed.main(alone.arguments)
+    assert_same_outputs(alone, plain)
+
+
+def test_a_broken_save_ends_with_one_error(tmp_path, streams, monkeypatch):
+    broken = job(tmp_path / "broken", streams, micro_contexts=2)
+    monkeypatch.setattr(distributed.job, "publish", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        distributed.main(broken.arguments)
+    (saved,) = broken.state.glob("*/saved-*")
+    data = next(saved.glob("*.distcp"))
+    data.write_bytes(data.read_bytes()[:-1])
+    with pytest.raises(UserError, match="truncated or foreign checkpoint"):
+        distributed.main(broken.arguments)
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_torchrun_stopped_with_two_processes_goes_on_with_four(tmp_path, streams):
+    whole = job(tmp_path / "whole", streams)
+    whole.run()
+    stopped = job(tmp_path / "stopped", streams, micro_contexts=1, processes=2)
+    resumed = job(tmp_path / "resumed", streams, micro_contexts=1, processes=4)
+    resumed.arguments[resumed.arguments.index("--state") + 1] = str(stopped.state)
+    process = subprocess.Popen(torchrun(2, stopped), stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "step 4 of" in line:
+            process.terminate()
+    assert process.wait() != 0
+    assert any(stopped.state.glob("*/saved-*"))
+    done = subprocess.run(torchrun(4, resumed), stderr=subprocess.PIPE, text=True, check=True)
+    assert "resumed at step" in done.stderr
+    assert_same_outputs(resumed, whole)
+
+
+def torchrun(count: int, run: Job) -> list[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
+    return [*command, "-m", "--", "smelt.training.distributed", *run.arguments]
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"batch_contexts": 6, "processes": 4}, "6 contexts .* do not go evenly into 4 processes that take 1"),
+        ({"batch_contexts": 8, "processes": 2, "micro_contexts": 3}, "2 processes that take 3 at a time"),
+        ({"expert_parallel": True}, "expert_parallel needs training.processes above 1"),
+    ],
+)
+def test_what_does_not_divide(training, message):
+    recipe = {"steps": 1, "branch_steps": [1], "decay_steps": 1, "learning_rate": 0.1}
+    with pytest.raises(UserError, match=message):
+        load(TrainingSettings, {**recipe, **training})
+
+
+@pytest.fixture
+def eight():
+    """A mesh of eight processes of which this is one, and the others are not there."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=8)
+    yield init_device_mesh("cpu", (8,))
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("architecture", ["baseline", "smelt"])
+def test_the_papers_largest_network_goes_evenly_into_eight(eight, architecture):
+    settings = study.read(study.find("paper")).runs[f"{architecture}-1.6B-S97"].model
+    with torch.device("meta"):
+        model = Transformer(settings)
+    assert sum(parameter.numel() for parameter in model.parameters()) == all_params(settings)
+    shard(model, eight, expert_parallel=True)
+    assert sum(parameter.numel() for parameter in model.parameters()) == all_params(settings)
+    mine = sum(parameter.to_local().numel() for parameter in model.parameters())
+    assert 8 * mine == pytest.approx(all_params(settings), rel=1e-6)
+    assert model.layers[0].w13.to_local().shape[0] == settings.experts // 8
