@@ -22,8 +22,7 @@ except UserError as error:
     sys.exit(f"error: {error}")
 
 RESULTS = STUDY.root
-# What killed jobs resume from: beside the results, or below a folder that outlives a job where those do not.
-STATE = f"{os.environ['SMELT_STATE']}/{STUDY.config['name']}" if "SMELT_STATE" in os.environ else f"{RESULTS}/state"
+STATE = cluster.state_root(STUDY)  # what killed jobs resume from
 CONFIG = STUDY.config
 TRAINS = STUDY.kind == "trained"  # otherwise its endpoints are given
 TUNING = bool(CONFIG["tuning"]["rates"])

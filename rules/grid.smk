@@ -24,8 +24,17 @@ except UserError as error:
     sys.exit(f"error: {STUDY.path}: {error}")
 BRANCHES = range(1, len(TRAINED[0].training.branch_steps) + 1)
 
+ITEM_FILES = study_tasks.files(STUDY)  # of the downstream tasks
+GENERATED = [
+    "dyck_languages",
+    "cs_algorithms",
+    "operators",
+    "repeat_copy",
+]  # tasks of the desk suite, in its command's order
+
 
 wildcard_constraints:
+    part="every|final",
     run="|".join(RUNS),
     stream="stable|decay",
     shard=r"\d{5}",
@@ -156,3 +165,18 @@ def costs_memory(wildcards):
     for run in TRAINED:
         cells.setdefault(run.cell, {})[run.architecture] = preflight.memory(run)
     return max(sum(members.values()) for members in cells.values()) // 10**6
+
+
+def requests_spec(wildcards):
+    """Canonical JSON of what the requests of one part are made of."""
+    return canonical_json(study_tasks.requests(STUDY, wildcards.part))
+
+
+def requests_of(part):
+    """The requests of a part; none where the study does not score it."""
+    return f"{RESULTS}/evaluation/requests_{part}.parquet" if part in study_tasks.parts(STUDY) else []
+
+
+def scores():
+    """Scores of the trained runs, in the order of `jobs.task_scores`."""
+    return [f"{RESULTS}/evaluation/{run.id}/scores.parquet" for run in TRAINED]

@@ -8,6 +8,7 @@ bounds a job and not a run.
 
 import dataclasses
 import math
+import os
 
 from smelt import preflight
 from smelt.budgets.ledger import budget
@@ -15,6 +16,7 @@ from smelt.budgets.memory import checkpoint_bytes
 from smelt.budgets.plan import device_memory
 from smelt.errors import UserError
 from smelt.grid import GridStudy, Run
+from smelt.study_file import Study
 
 MEGABYTE = 10**6
 HOUR = 60  # minutes
@@ -24,6 +26,13 @@ START = 15  # minutes: imports, reading shards, saves
 MARGIN = 1.5  # of the planned time, so that a slow node needs no second attempt
 CPU_FLOPS = 5e9  # a second of one core; 7 to 55 were measured, the least for the widest rows of small experts
 GPU_PROCESS = 16_000 * MEGABYTE  # bytes on the host of each GPU's own process: CUDA, shards, pinned buffers
+
+
+def state_root(study: Study) -> str:
+    """Where killed jobs leave what they resume from: beside the results, or below the folder that SMELT_STATE names,
+    which outlives a job where those do not."""
+    outside = os.environ.get("SMELT_STATE")
+    return f"{outside}/{study.name}" if outside else f"{study.root}/state"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,28 +8,6 @@ completion, mmlu and, of the final endpoints, sweep and icl; calibration_scores.
 A killed job resumes from results/state/evaluation/RUN, where scores stay for a larger choice of items.
 """
 
-ITEM_FILES = study_tasks.files(STUDY)
-GENERATED = ["dyck_languages", "cs_algorithms", "operators", "repeat_copy"]
-
-
-wildcard_constraints:
-    part="every|final",
-
-
-def requests_spec(wildcards):
-    """Canonical JSON of what the requests of one part are made of."""
-    return canonical_json(study_tasks.requests(STUDY, wildcards.part))
-
-
-def requests_of(part):
-    """The requests of a part; none where the study does not score it."""
-    return f"{RESULTS}/evaluation/requests_{part}.parquet" if part in study_tasks.parts(STUDY) else []
-
-
-def scores():
-    """Scores of the trained runs, in the order of `jobs.task_scores`."""
-    return [f"{RESULTS}/evaluation/{run.id}/scores.parquet" for run in TRAINED]
-
 
 rule generated_items:
     """Make the procedural tasks of the desk suite."""

@@ -69,7 +69,7 @@ def _comparable(metric: Metric, rows: Sequence[Row]) -> Shown:
     column, of = metric.over
     most = max(row[column] for row in rows)
     fewer = {row["part"]: f"{row[column]} of {row[of]}" for row in rows if row[column] < most}
-    left_out = [f"{metric.name}, {PARTS[part]}: over {count} tasks" for part, count in fewer.items()]
+    left_out = [f"{PARTS[part]}, over {count} tasks" for part, count in fewer.items()]
     return Shown(metric, [row for row in rows if row[column] == most], "", left_out)
 
 
@@ -119,7 +119,7 @@ def words(shown: Sequence[Shown]) -> Iterable[str]:
     """What else the caption says of the scores."""
     if levels := sorted({row["baselines"] for one in shown if one.metric.table == "core" for row in one.rows}):
         yield f"centred by chance levels {', '.join(levels)}"
-    if left_out := [text for one in shown for text in one.left_out]:
+    if left_out := dict.fromkeys(text for one in shown for text in one.left_out):
         yield f"not shown: {'; '.join(left_out)}"
     if any(row[one.metric.error] for one in shown for row in one.rows):
         yield "bars: one standard error over evaluation seeds, which knows nothing of items or training seeds"

@@ -152,7 +152,7 @@ def test_core_over_some_tasks_says_so_and_parts_over_others_are_not_mixed() -> N
     figure = downstream.draw(scores(of), "paper", "baseline")
     assert names(figure)[:2] == ["Core, over 20 of 22 tasks", "Completion, over 8 of 9 tasks"]
     assert values(panels(figure)[0], "s", False) == []
-    assert "Core, last endpoints: over 6 of 22 tasks" in caption(figure)
+    assert "not shown: last endpoints, over 6 of 22 tasks; last endpoints, over 2 of 9 tasks" in caption(figure)
 
 
 def test_standard_mmlu_stands_in() -> None:

@@ -13,12 +13,13 @@ TABLES_AND_FIGURES = ["scaling_tables", "scaling_figures"]
 OTHER_CHOICES = ["sensitivity", "sensitivity_table"]
 PARTS = ["breakdown_tables", "breakdown_figures"]
 FITS = ["fit", "gain", "subsets", *OTHER_CHOICES]
+LOGS = ["training_curves", "runs"]
 POOLED = ["endpoints", "breakdown", "length", *FITS, *TABLES_AND_FIGURES, *PARTS]
 
 
 def trained(*runs: str) -> list[str]:
-    """The jobs of runs that are trained: each is trained and evaluated once, and their curves are drawn."""
-    return [f"{rule} {run}" for run in runs for rule in ("train", "evaluate")] + ["training_curves"]
+    """The jobs of runs that are trained: each is trained and evaluated once, and what is made of all logs."""
+    return [f"{rule} {run}" for run in runs for rule in ("train", "evaluate")] + LOGS
 
 
 def evaluated(*runs: str) -> list[str]:
@@ -36,7 +37,7 @@ def test_all_results_stand(finished):
         f"training/{run}/branch-{branch}.safetensors" for run in RUNS for branch in (1, 2, 3)
     }
     answers = ("ce_gain", "coefficients", "allocation", "endpoints", "leave_one_out", "surface_pairs", "sensitivity")
-    for table in (*answers, "subsets", "length", "plan", "budgets", "corpus", "streams"):
+    for table in (*answers, "subsets", "length", "plan", "budgets", "corpus", "streams", "runs"):
         assert {f"tables/{table}.csv", f"tables/{table}.parquet"} <= names
     scaling = ("loss_by_compute", "surfaces", "reducible_loss", "frontiers", "gain_curve")
     for figure in (*scaling, "subsets", "quartiles", "length_profile", "training_curves"):
@@ -67,8 +68,8 @@ def test_one_runs_learning_rate(workspace):
     """Exactly that run, its evaluation, and what is pooled over runs."""
     workspace.change(runs={"smelt-H16-S85": {"learning_rate": 0.03}})
     jobs = workspace.waiting()
-    assert jobs == expected("train smelt-H16-S85", "evaluate smelt-H16-S85", "training_curves", POOLED)
-    assert len(jobs) == 15
+    assert jobs == expected("train smelt-H16-S85", "evaluate smelt-H16-S85", LOGS, POOLED)
+    assert len(jobs) == 16
     workspace.change(runs={"smelt-H16-S85": {}})
     assert workspace.waiting() == []
 
@@ -95,7 +96,7 @@ def test_a_cell_more_trains_its_pair_only(workspace):
 
 def test_a_cell_less_trains_nothing(workspace):
     workspace.change(grid={"exclude": ["H24-S90", "H16-S90"]})
-    assert workspace.waiting() == expected("training_curves", "plan", "budgets", POOLED)
+    assert workspace.waiting() == expected(LOGS, "plan", "budgets", POOLED)
 
 
 def test_a_longer_run_packs_new_shards_only_and_retrains_no_other(workspace):
@@ -137,6 +138,7 @@ def test_a_stages_setting_reruns_that_stage_and_what_follows(workspace, section,
         ("corpus/heldout", ["heldout", "corpus", *evaluated(*RUNS), *POOLED]),
         ("budgets/table", ["budgets"]),
         ("budgets/plan", ["plan"]),
+        ("training/runs", ["runs"]),
         ("training/step", [*trained(*RUNS), *POOLED]),
         ("model/transformer", [*trained(*RUNS), *POOLED]),
         ("model/execution", [*trained(*RUNS), "plan", "budgets", *POOLED]),
@@ -160,7 +162,8 @@ def test_edited_code_reruns_what_it_reaches(workspace, module, jobs):
 
 
 def test_edited_comments_and_docstrings_rerun_nothing(workspace):
-    for module in ("training/run", "model/transformer", "artifacts", "corpus/shard", "scaling/fit", "reporting/style"):
+    modules = ("training/trainer", "model/transformer", "artifacts", "corpus/shard", "scaling/fit", "reporting/style")
+    for module in modules:
         path = workspace.folder / f"smelt/{module}.py"
         text = path.read_text(encoding="utf-8")
         assert text.startswith('"""')

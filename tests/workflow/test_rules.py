@@ -12,6 +12,7 @@ FILES = sorted((ROOT / "rules").rglob("*.smk"))
 RULE = re.compile(r"^rule (\w+):\n((?:    .*\n|\n)*)", re.MULTILINE)
 DIRECTIVE = re.compile(r"^    (\w+):", re.MULTILINE)
 ORDER = ["input", "output", "log", "benchmark", "params", "threads", "retries", "resources", "conda", "shell"]
+PROCESSES = "lambda wildcards: RUNS[wildcards.run].training.processes"
 COLLECT = {"tables", "figures"}  # run no command
 RULES = {name: body for path in FILES for name, body in RULE.findall(path.read_text(encoding="utf-8"))}
 JOBS = {name: body for name, body in RULES.items() if name not in COLLECT}
@@ -42,12 +43,12 @@ def test_a_file_says_what_goes_in_and_what_comes_out(path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_file_of_rules_is_a_stage_or_what_rules_share(path):
-    """In a stage's folder stand its rules for one kind of study."""
+    """In a stage's folder stand its rules for one kind of study, or one form of the stage."""
     if path.parent.name == "rules":
         assert path.stem in ("common", "grid") or (ROOT / "smelt" / path.stem).is_dir()
     else:
         assert (ROOT / "rules" / f"{path.parent.name}.smk").is_file()
-        assert path.stem in ("trained", "own", "simulated", "scored")
+        assert path.stem in ("trained", "own", "simulated", "scored", "together", "apart", "data", "downstream")
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -69,10 +70,11 @@ def test_a_rule_says_all_in_one_order(name):
 
 @pytest.mark.parametrize("name", JOBS)
 def test_a_rule_asks_for_threads_memory_and_time(name):
-    assert directive(JOBS[name], "threads").strip().isdigit()
+    threads = directive(JOBS[name], "threads").strip()
+    assert threads.isdigit() or (name == "train" and threads == PROCESSES)
     resources = directive(JOBS[name], "resources")
-    assert re.search(r"^ +mem_mb=\w+,$", resources, re.MULTILINE)
-    assert re.search(r"^ +runtime=\w+,$", resources, re.MULTILINE)
+    for resource in ("mem_mb", "runtime"):  # a number, or a function of the wildcards, made by one or not
+        assert re.search(rf"^ +{resource}=\w+(\([^()]*\))?,$", resources, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -81,13 +83,21 @@ def test_logs_and_benchmarks_lie_together(name):
         assert re.search(rf'f"{{RESULTS}}/{kind}s/\w+/[^"]+\.{ending}"', directive(JOBS[name], kind))
 
 
-@pytest.mark.parametrize("name", JOBS)
-def test_a_rule_is_one_quoted_command(name):
-    command = shell(JOBS[name])
-    module = re.match(r"python -m (smelt(?:\.\w+)+) ", command)[1]
+def check_text(command: str) -> None:
+    """One command, whose output goes to the log, and every value of which is quoted."""
     assert command.endswith(" > {log:q} 2>&1")
     assert not re.search(r"[;&|`$](?!1$)", command.removesuffix("2>&1"))
     assert [brace for brace in re.findall(r"{[^}]*}", command) if not brace.endswith(":q}")] in ([], ["{threads}"])
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_rule_is_one_quoted_command(name):
+    command = shell(JOBS[name])
+    if name == "train":  # which Python starts, or torchrun
+        assert directive(JOBS[name], "params").count("code=lambda wildcards: fingerprint(training_module(wildcards)),")
+        return check_text(command.removeprefix("{resources.launched} "))
+    module = re.match(r"python -m (smelt(?:\.\w+)+) ", command)[1]
+    check_text(command)
     # The module exists, and the job reruns when the code that it reaches changes, not that of another.
     assert (ROOT / Path(*module.split("."))).with_suffix(".py").is_file()
     assert re.search(r"^        code=fingerprint\(\"(.*)\"\),$", directive(JOBS[name], "params"), re.M)[1] == module
@@ -105,6 +115,6 @@ def test_params_hold_nothing_that_goes_stale(name):
 
 
 def test_training_runs_on_one_thread():
-    """Its bits depend on it."""
-    assert directive(JOBS["train"], "threads").strip() == "1"
-    assert directive(JOBS["evaluate"], "threads").strip() == "1"
+    """Its bits depend on it; several processes have one each."""
+    assert directive(JOBS["train"], "threads").strip() == PROCESSES
+    assert {directive(JOBS[name], "threads").strip() for name in ("stable", "decay", "evaluate")} == {"1"}
