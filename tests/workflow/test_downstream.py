@@ -9,8 +9,8 @@ EVALUATION = {
     "every": {"preset": "smoke", "shots": [0, 4], "seeds": [0, 1]},
     "final": {"preset": "smoke", "shots": [0, 4], "seeds": [0, 1], "sampler": "nested"},
 }
-DOWNSTREAM = """calibration calibration_figure calibration_tables core downstream_figure downstream_tables generated_items
-icl icl_figure last_word_items requests score task_scores""".split()
+DOWNSTREAM = """calibration calibration_figure calibration_tables core downstream_figure downstream_tables
+generated_items icl icl_figure last_word_items requests score task_scores""".split()
 
 
 def rows(workspace, name: str) -> list[dict[str, str]]:
