@@ -25,6 +25,11 @@ def test_weights_are_counted_with_embedding_and_head(smoke):
         assert preflight.disk(run) == 3 * 4 * sum(p.numel() for p in network.parameters())
 
 
+def test_decays_apart_take_the_disk_of_their_checkpoints(smoke):
+    for run in smoke.trained:
+        assert preflight.disk(run, apart=True) == 4 * preflight.disk(run)
+
+
 def test_too_little_disk_says_how_much_is_needed(smoke, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9 - 10**8, 10**8))
     with pytest.raises(

@@ -48,7 +48,7 @@ def test_a_study_trained_apart_has_the_same_bytes(finished, tmp_path):
 
     apart.change(runs={"smelt-H16-S85": {"learning_rate": 0.03}})
     assert training_jobs(apart) == sorted([*phases("smelt-H16-S85"), *decays("smelt-H16-S85")])
-    apart.change(runs={})
+    apart.change(runs={"smelt-H16-S85": {}})
 
     apart.change(training={"branch_steps": [2, 4, 5, 8]})
     logs = apart.results / "logs/training"
