@@ -104,13 +104,11 @@ rule shard:
         code=fingerprint("smelt.corpus.shard"),
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: cluster.shard(STUDY, attempt).mem_mb,
-        runtime=lambda wildcards, attempt: cluster.shard(STUDY, attempt).runtime,
+        mem_mb=shard_asks("mem_mb"),
+        runtime=shard_asks("runtime"),
         # What the whole study needs, for the message of a text that is too short. A resource and no
         # parameter, so that a longer study does not pack its first shards anew.
         contexts_needed=lambda wildcards: contexts_needed(wildcards.stream),
-    group:
-        shard_group
     conda:
         "../envs/smelt.yaml"
     shell:

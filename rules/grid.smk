@@ -154,9 +154,9 @@ def asked(part, resource):
     return value
 
 
-def shard_group(wildcards):
-    """Shards of a stream are made one after the other: some of them are one job of a cluster."""
-    return f"{wildcards.stream}-shards-{int(wildcards.shard) // 16}"
+def shard_asks(resource):
+    """A function of wildcards and attempt: what packing one shard asks a scheduler for."""
+    return lambda wildcards, attempt: getattr(cluster.shard(STUDY, attempt), resource)
 
 
 def costs_memory(wildcards):

@@ -114,8 +114,8 @@ def test_a_new_key_with_a_default_reruns_nothing(workspace):
         head, tail = text[:start], text[start:].replace("    properties:\n", description, 1)
         workspace.write(workspace.folder / "config/schema.yaml", head + tail)
     assert workspace.waiting() == []
-    workspace.change(evaluation={"new_key": 0.6})
-    assert workspace.waiting() == expected(evaluated(*RUNS), POOLED)
+    workspace.change(scaling={"new_key": 0.6})
+    assert workspace.waiting() == expected(FITS, "length", TABLES_AND_FIGURES, PARTS)
 
 
 @pytest.mark.parametrize(
