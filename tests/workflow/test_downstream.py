@@ -42,4 +42,4 @@ def test_scores_reach_tables_and_figures_and_a_new_seed_costs_what_is_new(worksp
     assert {job.split()[0] for job in workspace.waiting()} >= {"requests", "score", "core"}
     workspace.finish()
     log = (workspace.results / "logs/evaluation/smelt-H16-S85_scores.log").read_text()
-    assert log.count(" contexts kept, 12 of ") == 3  # at each of the three endpoints, twelve items with one more seed
+    assert log.count("48 contexts kept, 12 to score") == 3  # at each of three endpoints, one seed more of twelve items
