@@ -40,15 +40,22 @@ def decay(study: GridStudy, run: Run, branch: int) -> dict[str, Any]:
     return {**training(study, run), "training": plain(recipe), "branch": branch}
 
 
+def _named(run: Run) -> dict[str, Any]:
+    """What a run is called in the tables."""
+    return {
+        "run": run.id,
+        "architecture": run.architecture,
+        "scale": run.scale,
+        "sparsity": run.sparsity,
+        "seed": run.seed,
+    }
+
+
 def runs(study: GridStudy) -> dict[str, Any]:
     """What the trained runs are, in the order of their logs."""
     told = [
         {
-            "run": run.id,
-            "architecture": run.architecture,
-            "scale": run.scale,
-            "sparsity": run.sparsity,
-            "seed": run.seed,
+            **_named(run),
             "learning_rate": run.training.learning_rate,
             "experts": run.model.experts,
             "active_experts": run.model.active_experts,
@@ -142,11 +149,7 @@ def _endpoint(study: GridStudy, run: Run) -> dict[str, Any]:
     longer = budget(dataclasses.replace(model, layers=model.layers + model.loop_length), study.attention_keys)
     found = sparsities(study, run)
     return {
-        "run": run.id,
-        "architecture": run.architecture,
-        "scale": run.scale,
-        "sparsity": run.sparsity,
-        "seed": run.seed,
+        **_named(run),
         "flops_per_token": cost.flops_per_token,
         "params": cost.params,
         "kv_bytes_per_token": cost.kv_bytes_per_token,
@@ -169,16 +172,7 @@ def scoring(study: GridStudy) -> dict[str, Any]:
 
 def task_scores(study: GridStudy) -> dict[str, Any]:
     """Tasks, choices of items and demonstrations, and what the runs are."""
-    runs = [
-        {
-            "run": run.id,
-            "architecture": run.architecture,
-            "scale": run.scale,
-            "sparsity": run.sparsity,
-            "seed": run.seed,
-        }
-        for run in study.trained
-    ]
+    runs = [_named(run) for run in study.trained]
     return {**study_tasks.scores(study), "reference": study.reference, "runs": runs}
 
 
