@@ -17,10 +17,11 @@ import numpy as np
 import torch
 
 from smelt.budgets.ledger import budget
+from smelt.model.gpu import install
 from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer, initialise
 from smelt.training.data import Batch, Stream
-from smelt.training.device import Feed, gpu_step, prepare
+from smelt.training.device import Device, Feed, gpu_step, prepare
 from smelt.training.settings import TrainingSettings
 from smelt.training.step import optimizer
 
@@ -48,12 +49,14 @@ class Texts(Stream):
 
 def ours(settings: ModelSettings, compiled: bool, recompute: bool) -> Callable[[int], object]:
     recipe = dataclasses.replace(RECIPE, recompute=recompute)
-    feed, stream = Feed(prepare(recipe, settings), recipe), Texts()
+    kernels = Device(prepare(recipe), recipe, compiled)
+    feed, stream = Feed(kernels, recipe.batch_contexts), Texts()
     model = Transformer(settings)
     initialise(model, 0)
-    model.to(feed.device)
+    install(model, kernels.execution)
+    model.to(kernels.device)
     adamw = optimizer(model, recipe)
-    return lambda step: gpu_step(model, adamw, feed, stream, step, step + 1, 1e-4, recipe, compiled)
+    return lambda step: gpu_step(model, adamw, feed, stream, step, step + 1, 1e-4, recipe)
 
 
 def theirs(settings: ModelSettings) -> Callable[[int], object]:

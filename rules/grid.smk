@@ -84,17 +84,22 @@ def events_of(part):
     return folder
 
 
-def training_module(wildcards):
-    """The command that trains a run: on one process, or on several."""
-    return "smelt.training.distributed" if RUNS[wildcards.run].training.distributed else "smelt.training.run"
+def launched(module):
+    """A function of wildcards: how a job that trains is started, on one process or on several. The two dashes keep
+    torchrun from taking the command's options for its own."""
+
+    def command(wildcards):
+        training = RUNS[wildcards.run].training
+        if training.processes == 1:
+            return f"python -m {module}"
+        torchrun = f"python -m torch.distributed.run --standalone --nproc-per-node {training.processes}"
+        return f"{torchrun} -m -- {module}"
+
+    return command
 
 
-def launched(wildcards):
-    """How it is started. The two dashes keep torchrun from taking the command's options for its own."""
-    command, training = training_module(wildcards), RUNS[wildcards.run].training
-    if not training.distributed:
-        return f"python -m {command}"
-    return f"python -m torch.distributed.run --standalone --nproc-per-node {training.processes} -m -- {command}"
+def processes(wildcards):
+    return RUNS[wildcards.run].training.processes
 
 
 def shards(stream, contexts):

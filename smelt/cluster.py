@@ -1,8 +1,8 @@
 """What the jobs that grow with a study ask a cluster's scheduler for: GPUs, memory and run time.
 
-None of it decides a bit of a run, and only the Snakefile uses it. GPUs and hours come from the FLOPs and the machine of
-the study's plan (smelt.budgets.plan), so that a larger run asks for more; a study without GPUs (cluster.gpus: 0) trains
-on a core. A job that its run time cuts short has saved its state and the next attempt goes on, so `cluster.hours`
+None of it decides a bit of a run, and only the Snakefile uses it. A run on GPUs (training.device: cuda) asks for one a
+process; hours come from its FLOPs and the machine of the study's plan (smelt.budgets.plan), so that a larger run asks
+for more. A job that its run time cuts short has saved its state and the next attempt goes on, so `cluster.hours`
 bounds a job and not a run.
 """
 
@@ -11,9 +11,9 @@ import math
 import os
 
 from smelt import preflight
+from smelt.budgets import sharding
 from smelt.budgets.ledger import budget
-from smelt.budgets.memory import checkpoint_bytes
-from smelt.budgets.plan import device_memory
+from smelt.budgets.memory import STATE, activation_bytes, all_params, checkpoint_bytes, logit_bytes
 from smelt.errors import UserError
 from smelt.grid import GridStudy, Run
 from smelt.study_file import Study
@@ -25,6 +25,7 @@ PACKED_TOKENS = 1e5  # a second, of reading, encoding and packing
 START = 15  # minutes: imports, reading shards, saves
 MARGIN = 1.5  # of the planned time, so that a slow node needs no second attempt
 CPU_FLOPS = 5e9  # a second of one core; 7 to 55 were measured, the least for the widest rows of small experts
+LOGIT_ROWS = 4096  # whose predictions exist at a time (smelt.model.gpu_loss)
 GPU_PROCESS = 16_000 * MEGABYTE  # bytes on the host of each GPU's own process: CUDA, shards, pinned buffers
 
 
@@ -49,14 +50,13 @@ def training(study: GridStudy, run: Run, part: str, attempt: int = 1) -> Request
 
     A part is "run", all of it in one job, "stable", its stable phase, or "decay", one of its decays.
     """
-    cluster = study.config["cluster"]
-    limit = int(cluster["hours"] * HOUR)
-    flops = job_flops(study, run, part)
-    gpus = _gpus(study, run, flops)
-    rate = gpus * study.config["plan"]["peak_flops"] * study.config["plan"]["utilisation"] if gpus else CPU_FLOPS
-    minutes = math.ceil(START + MARGIN * flops / rate / 60)
-    # With GPUs the state lives there, and a copy of it is here while it is saved.
-    memory = gpus * GPU_PROCESS + checkpoint_bytes(run.model) if gpus else preflight.memory(run)
+    limit = int(study.config["cluster"]["hours"] * HOUR)
+    gpus, flops = _gpus(study, run), job_flops(study, run, part)
+    rate = study.config["plan"]["peak_flops"] * study.config["plan"]["utilisation"] * gpus
+    minutes = math.ceil(START + MARGIN * flops / (rate or CPU_FLOPS * run.training.processes) / 60)
+    # With GPUs the state lives there, and copies of it are here: one while it is saved, one that a branch returns to.
+    copies = (2 if part == "run" else 1) * checkpoint_bytes(run.model)
+    memory = gpus * GPU_PROCESS + copies if gpus else preflight.memory(run)
     return Request(gpus or None, grown(memory / MEGABYTE, attempt), min(limit, minutes * attempt))
 
 
@@ -81,23 +81,33 @@ def job_flops(study: GridStudy, run: Run, part: str) -> float:
     return float(tokens * (found.flops_per_token + found.head_flops_per_token))
 
 
-def _gpus(study: GridStudy, run: Run, flops: float) -> int:
-    """GPUs of one node for a job: a power of two that holds the state and, if the node has as many, ends within
-    `cluster.hours`. Raises UserError where the node does not hold the state."""
-    cluster, plan = study.config["cluster"], study.config["plan"]
-    node = cluster["gpus"]
-    if not node:
+def gpu_bytes(study: GridStudy, run: Run) -> int:
+    """Bytes that training a run takes on each of its GPUs: its slice of the state, what is gathered of others, and its
+    contexts, whose residual stream is float32."""
+    recipe, context = run.training, study.config["corpus"]["context"]
+    state = -(-STATE * all_params(run.model) // recipe.processes)
+    gathered = sharding.held_bytes(run.model, recipe.expert_parallel) if recipe.spread else 0
+    kept = 2 * recipe.micro_batch * context * activation_bytes(run.model, checkpointing=recipe.recompute)
+    return state + gathered + kept + LOGIT_ROWS * logit_bytes(run.model)
+
+
+def _gpus(study: GridStudy, run: Run) -> int:
+    """GPUs of one node that a run trains on: one for each process, or none.
+
+    Raises UserError where a node has fewer, or where they do not hold the run.
+    """
+    if run.training.device == "cpu":
         return 0
-    least = device_memory(run.model, study.config["corpus"]["context"], plan["memory_bytes"])["gpus"]
-    if least is None or least > node:
+    gpus, node, room = run.training.processes, study.config["cluster"]["gpus"], study.config["plan"]["memory_bytes"]
+    if node and gpus > node:
         raise UserError(
-            f"cluster.gpus: the state of {run.id} needs {least or 'more than any number of'} GPUs of "
-            f"{plan['memory_bytes']:.3g} bytes and a node has {node}; name a larger node or GPU"
+            f"training of {run.id}: {gpus} processes, each with a GPU, and a node has {node} (cluster.gpus); lower "
+            "training.processes"
         )
-    hours = MARGIN * flops / (plan["peak_flops"] * plan["utilisation"]) / 3600
-    return min(node, _power_of_two(max(least, math.ceil(hours / cluster["hours"]))))
-
-
-def _power_of_two(count: int) -> int:
-    """The next power of two, from 1."""
-    return 1 << (count - 1).bit_length()
+    if (needed := gpu_bytes(study, run)) > room:
+        raise UserError(
+            f"training of {run.id} needs about {needed / 1e9:.0f} GB on each of {gpus} GPUs, which have "
+            f"{room / 1e9:.0f} (plan.memory_bytes); lower training.micro_contexts, set training.recompute or "
+            "training.expert_parallel, or raise training.processes"
+        )
+    return gpus

@@ -243,11 +243,6 @@ class GridStudy(Study):
         del values["branches"]
         try:
             recipe = load(TrainingSettings, {**values, "seed": seed})
-            if self.apart and recipe.distributed:
-                raise UserError(
-                    "decays that are jobs of their own (training.branches: apart) train on one process, without "
-                    "training.processes or training.micro_contexts; leave these out or set branches to together"
-                )
             return recipe, checkpoint_steps
         except UserError as error:
             raise UserError(f"training of {run}: {error}") from None

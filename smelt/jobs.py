@@ -130,6 +130,7 @@ def plan(study: GridStudy) -> dict[str, Any]:
         "text_megabytes": min((size for size in sizes if size), default=0),
         "attention_keys": study.attention_keys,
         "runs": list(told.values()),
+        **({"apart": True} if study.apart else {}),
     }
 
 

@@ -3,4 +3,4 @@
 import os
 
 for library in ("OMP", "MKL", "OPENBLAS", "NUMEXPR"):
-    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    os.environ[f"{library}_NUM_THREADS"] = "1"

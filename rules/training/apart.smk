@@ -20,7 +20,7 @@ rule stable:
     params:
         spec=stable_spec,
         code=fingerprint("smelt.training.stable"),
-    threads: 1
+    threads: processes
     resources:
         gpu=asked("stable", "gpu"),
         cpus_per_gpu=8,
@@ -33,10 +33,11 @@ rule stable:
         flops_per_token=flops_per_token,
         peak_flops=PEAK_FLOPS,
         tensorboard=events_of("{run}"),
+        launched=launched("smelt.training.stable"),
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.training.stable --spec {params.spec:q} --stable {input.stable:q} --state {resources.state:q}"
+        "{resources.launched} --spec {params.spec:q} --stable {input.stable:q} --state {resources.state:q}"
         " --checkpoint-steps {resources.checkpoint_steps:q} --perf {resources.perf:q}"
         " --flops-per-token {resources.flops_per_token:q} --peak-flops {resources.peak_flops:q}"
         " --tensorboard={resources.tensorboard:q} --checkpoints {output.checkpoints:q} --log {output.log:q}"
@@ -58,7 +59,7 @@ rule decay:
     params:
         spec=decay_spec,
         code=fingerprint("smelt.training.decay"),
-    threads: 1
+    threads: processes
     resources:
         gpu=asked("decay", "gpu"),
         cpus_per_gpu=8,
@@ -70,10 +71,11 @@ rule decay:
         flops_per_token=flops_per_token,
         peak_flops=PEAK_FLOPS,
         tensorboard=events_of("{run}-branch-{branch}"),
+        launched=launched("smelt.training.decay"),
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.training.decay --spec {params.spec:q} --checkpoint {input.checkpoint:q}"
+        "{resources.launched} --spec {params.spec:q} --checkpoint {input.checkpoint:q}"
         " --decay {input.decay:q} --state {resources.state:q} --checkpoint-steps {resources.checkpoint_steps:q}"
         " --perf {resources.perf:q} --flops-per-token {resources.flops_per_token:q}"
         " --peak-flops {resources.peak_flops:q} --tensorboard={resources.tensorboard:q} --model {output.model:q}"

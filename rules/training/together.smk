@@ -19,8 +19,8 @@ rule train:
         f"{RESULTS}/benchmarks/training/{{run}}.tsv"
     params:
         spec=run_spec,
-        code=lambda wildcards: fingerprint(training_module(wildcards)),
-    threads: lambda wildcards: RUNS[wildcards.run].training.processes
+        code=fingerprint("smelt.training.run"),
+    threads: processes
     resources:
         gpu=asked("run", "gpu"),
         cpus_per_gpu=8,
@@ -33,7 +33,7 @@ rule train:
         flops_per_token=flops_per_token,
         peak_flops=PEAK_FLOPS,
         tensorboard=events_of("{run}"),
-        launched=launched,
+        launched=launched("smelt.training.run"),
     conda:
         "../../envs/smelt.yaml"
     shell:

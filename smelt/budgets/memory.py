@@ -21,7 +21,8 @@ from smelt.budgets.ledger import BYTES_PER_VALUE, budget
 from smelt.model.execution import plan
 from smelt.model.settings import ModelSettings
 
-MASTER, MOMENTS = 4, 2 * 4  # bytes of a parameter: float32
+MASTER, GRADIENT, MOMENTS = 4, 4, 2 * 4  # bytes of a parameter: float32
+STATE = MASTER + GRADIENT + MOMENTS  # while it is trained
 LOGIT = 4  # bytes: float32
 
 

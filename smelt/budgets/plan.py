@@ -16,17 +16,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from smelt.artifacts import field, provenance, table, write_csv, write_table
+from smelt.artifacts import provenance, table, write_csv, write_table
 from smelt.budgets import memory, sharding
 from smelt.budgets.ledger import budget
+from smelt.budgets.plan_columns import LARGEST, PLAN, SUMMED
 from smelt.errors import UserError, command
 from smelt.model.settings import ModelSettings
 from smelt.spec import load
 
-GRADIENT = 4  # bytes of a parameter: float32
-STATE = memory.MASTER + memory.MOMENTS + GRADIENT  # bytes of a parameter while it is trained
 HOUR = 3600  # seconds
 MEGABYTE = 10**6  # bytes
 TOTAL = "total"  # in place of an architecture
@@ -49,6 +47,7 @@ class Settings:
     utilisation: float = 0.4
     memory_bytes: float = 1.41e11
     checkpoints_kept: int = 1
+    apart: bool = False  # whether a checkpoint is kept for each decay
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,54 +68,6 @@ class Training:
     def contexts(self) -> dict[str, int]:
         """Contexts that it reads of each stream; all decays read the same."""
         return {"stable": self.steps * self.batch_contexts, "decay": self.decay_steps * self.batch_contexts}
-
-
-PLAN = pa.schema(
-    [
-        field("architecture", pa.string(), "name of the execution plan; total in the last row"),
-        field("scale", pa.string(), "scale of the cell"),
-        field("sparsity", pa.string(), "label of the cell's sparsity"),
-        field("tokens", pa.int64(), "tokens processed: stable phase and all decays, full contexts"),
-        field("training_flops", pa.float64(), "F x tokens, LM head apart"),
-        field("gpu_hours", pa.float64(), "(training_flops + head_flops) / (peak FLOP/s x utilisation), in hours"),
-        field("utilisation", pa.float64(), "share of the peak FLOP/s that is assumed"),
-        field("bytes_per_gpu", pa.int64(), "state over gpus, checkpointed activations and logits; largest in total"),
-        field("checkpoint_bytes", pa.int64(), "all that is stored: one model a branch, and the resumable states kept"),
-        field("run", pa.string(), "id of the run"),
-        field("seed", pa.int64(), "seed of the run"),
-        field("accelerator", pa.string(), "GPU that hours and memory are of"),
-        field("gpus", pa.int64(), "GPUs that hold the state at the least, sharded evenly; largest in total"),
-        field(
-            "sharded_gpus",
-            pa.int64(),
-            "the least that share contexts and experts evenly and hold all",
-        ),
-        field("sharded_bytes_per_gpu", pa.int64(), "slices, one context, a gathered block; largest in total"),
-        field("communication_bytes", pa.int64(), "a GPU gets in a step, experts in place; largest in total"),
-        field("gathered_communication_bytes", pa.int64(), "the same with experts gathered; largest in total"),
-        field("stable_tokens", pa.int64(), "of tokens, those of the stable phase"),
-        field("decay_tokens", pa.int64(), "of tokens, those of all decays together"),
-        field("endpoint_tokens", pa.int64(), "D of the last endpoint: stable phase and one decay; empty in total"),
-        field("first_endpoint_flops", pa.float64(), "C = F x D of the first endpoint; the smallest in total"),
-        field("last_endpoint_flops", pa.float64(), "C = F x D of the last endpoint; the largest in total"),
-        field("head_flops", pa.float64(), "FLOPs of the LM head, in no F but in gpu_hours"),
-        field("state_bytes", pa.int64(), "weights, gradients and two moments in float32; largest in total"),
-        field("activation_bytes", pa.int64(), "of a batch of one context, all kept, LM head apart; largest in total"),
-        field("checkpointed_bytes", pa.int64(), "the same with checkpointing by block; largest in total"),
-        field("logit_bytes", pa.int64(), "float32 logits of one context; largest in total"),
-        field("model_bytes", pa.int64(), "float32 weights of one endpoint, embedding and LM head among them"),
-        field("corpus_tokens", pa.int64(), "distinct tokens read; in total those of the longest runs, which all share"),
-        field("corpus_bytes", pa.int64(), "whole shards of both streams, token ids uncompressed; shared likewise"),
-        field("reason", pa.string(), "warnings, and why a value is missing"),
-    ]
-)
-
-# Columns of the total row: what adds up, and what the largest run decides.
-SUMMED = ("tokens", "training_flops", "gpu_hours", "checkpoint_bytes", "stable_tokens", "decay_tokens", "head_flops",
-          "model_bytes")  # fmt: skip
-LARGEST = ("bytes_per_gpu", "gpus", "sharded_gpus", "sharded_bytes_per_gpu", "communication_bytes",
-           "gathered_communication_bytes", "last_endpoint_flops", "state_bytes", "activation_bytes",
-           "checkpointed_bytes", "logit_bytes")  # fmt: skip
 
 
 def plan_rows(settings: Settings) -> list[dict[str, Any]]:
@@ -193,7 +144,7 @@ def _compute(training: Training, model: ModelSettings, size: int, settings: Sett
 
 def device_memory(model: ModelSettings, context: int, memory_bytes: float) -> dict[str, Any]:
     """Device memory while one context at a time is processed, the state sharded over as few GPUs as hold it."""
-    state = STATE * memory.all_params(model)
+    state = memory.STATE * memory.all_params(model)
     kept = {
         "activation_bytes": context * memory.activation_bytes(model),
         "checkpointed_bytes": context * memory.activation_bytes(model, checkpointing=True),
@@ -221,14 +172,15 @@ def _sharded(training: Training, model: ModelSettings, settings: Settings) -> di
     if gpus is None:
         return dict.fromkeys(names)
     micro = contexts // gpus
-    exchanged = sharding.exchanged_bytes(model, gpus, micro, micro * settings.context)
+    exchanged = sharding.exchanged_bytes(model, gpus, micro, micro * settings.context, recompute=True)
     placed, gathered = (sharding.gathered_bytes(model, gpus, micro, parallel) for parallel in (True, False))
     return dict(zip(names, (gpus, held(gpus), placed + exchanged, gathered), strict=True))
 
 
 def _storage(training: Training, model: ModelSettings, settings: Settings) -> dict[str, int]:
     weights, state = memory.model_bytes(model), memory.checkpoint_bytes(model)
-    stored = len(training.branch_steps) * weights + settings.checkpoints_kept * state
+    branches = len(training.branch_steps)
+    stored = branches * weights + (settings.checkpoints_kept + settings.apart * branches) * state
     return {"model_bytes": weights, "checkpoint_bytes": stored}
 
 

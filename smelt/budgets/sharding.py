@@ -7,15 +7,15 @@ LM head and last norm are gathered and summed once. All this for each micro-batc
 forward pass more, which counts the choices of experts. A GPU gets (G - 1) / G of what G gather or sum from the others.
 
 Expert parallel, the experts are never gathered: the rows of a token's choices go to where their experts are and come
-back, forward and backward, in float32, as many from each GPU where experts are chosen alike.
+back, forward and backward, in the precision of the products, as many from each GPU where experts are chosen alike; a
+block that is computed again in the backward pass sends them again.
 """
 
-from smelt.budgets.memory import MASTER, all_params
+from smelt.budgets.memory import GRADIENT, MASTER, all_params
 from smelt.model.execution import plan
 from smelt.model.settings import ModelSettings
 
-GRADIENT = 4  # bytes of a parameter: float32
-ROW = 4  # bytes of a value that is sent: float32
+VALUE = 2  # bytes of a value of a row that is sent: bfloat16, as the products are
 
 
 def expert_params(settings: ModelSettings) -> int:
@@ -49,11 +49,18 @@ def gathered_bytes(settings: ModelSettings, gpus: int, micro_batches: int, exper
     return MASTER * micro_batches * values * (gpus - 1) // gpus
 
 
-def exchanged_bytes(settings: ModelSettings, gpus: int, micro_batches: int, tokens: int) -> int:
+def exchanged_bytes(
+    settings: ModelSettings,
+    gpus: int,
+    micro_batches: int,
+    tokens: int,
+    recompute: bool = False,
+    value_bytes: int = VALUE,
+) -> int:
     """Bytes of rows that a GPU gets from the others in one step, expert parallel, with `tokens` tokens of its own."""
-    ways = 6 if micro_batches > 1 else 4  # there and back: forward, backward, counting
+    ways = 2 * (2 + recompute + (micro_batches > 1))  # there and back: forward, backward, forward again, counting
     rows = ways * len(plan(settings)) * tokens * settings.active_experts
-    return ROW * rows * settings.hidden_size * (gpus - 1) // gpus
+    return value_bytes * rows * settings.hidden_size * (gpus - 1) // gpus
 
 
 def _gathered_params(settings: ModelSettings, expert_parallel: bool) -> int:

@@ -8,6 +8,7 @@ speed in batches alone. *Grouped* (float32): torch's grouped product over exact 
 Neither uses an index in brackets on what needs a gradient: its backward accumulates in no fixed order.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,9 @@ from torch.autograd.function import once_differentiable
 
 from smelt.model.product import linear
 
+Experts = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, torch.dtype], Tensor]  # the signature of `experts`
 BLOCK = 64  # rows; a constant, as the bits of a token must not hang on what it is packed with
+ROW_BYTES = 16  # whose multiples the rows of a grouped product must be
 FOLD = 8  # experts in one column, where there are many
 MANY = 256  # experts; beyond it the best columns are found first
 
@@ -93,11 +96,23 @@ def experts(x: Tensor, indices: Tensor, weights: Tensor, w13: Tensor, w2: Tensor
 def _grouped(x: Tensor, indices: Tensor, weights: Tensor, w13: Tensor, w2: Tensor) -> Tensor:
     order = indices.flatten().argsort(stable=True)
     ends = torch.bincount(indices.flatten(), minlength=len(w13)).cumsum(0).to(torch.int32)
+    size = x.shape[1]
+    x, w13, w2 = padded(x, w13, w2)
     rows = x.index_select(0, order // indices.shape[1])
     gate, up = F.grouped_mm(rows, w13, offs=ends).chunk(2, dim=-1)
-    out = F.grouped_mm(F.silu(gate) * up, w2, offs=ends)
+    out = F.grouped_mm(F.silu(gate) * up, w2, offs=ends)[:, :size]
     out = out.index_select(0, order.argsort()).unflatten(0, indices.shape)
     return (weights.unsqueeze(1) @ out).squeeze(1)
+
+
+def padded(x: Tensor, w13: Tensor, w2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """All three with a hidden size and an expert width that grouped products can take; the zeros add nothing."""
+    _, width, size = w2.shape
+    wide, deep = (-count % (ROW_BYTES // x.dtype.itemsize) for count in (size, width))
+    if not (wide or deep):
+        return x, w13, w2
+    halves = F.pad(w13.unflatten(-1, (2, width)), (0, deep, 0, 0, 0, wide))
+    return F.pad(x, (0, wide)), halves.flatten(-2), F.pad(w2, (0, wide, 0, deep))
 
 
 class _Plan(NamedTuple):

@@ -18,14 +18,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from smelt.errors import UserError
 from smelt.model.attention import rotary_tables, rotate
-from smelt.model.experts import Routing
+from smelt.model.experts import Routing, padded
 from smelt.model.gpu_attention import Packed, attend
 from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Layer, Output, Transformer
-
-ROW_BYTES = 16  # that the strides of a grouped product are multiples of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,31 +44,25 @@ class Visit(NamedTuple):
     probabilities: Tensor  # (E,)
 
 
-def check(settings: ModelSettings, precision: torch.dtype) -> None:
-    """Raise UserError where the kernels cannot take the network's sizes."""
-    multiple = ROW_BYTES // precision.itemsize
-    for name in ("hidden_size", "expert_width"):
-        if getattr(settings, name) % multiple:
-            raise UserError(
-                f"{name} is {getattr(settings, name)}; on a GPU it must be a multiple of {multiple} "
-                f"(grouped products of {ROW_BYTES} bytes a row); set grid.multiple to {multiple} or train on the CPU"
-            )
+def install(model: Transformer, execution: Execution) -> None:
+    """Let the network, and each of its layers, run by these kernels: model(tokens, packed) gives an Output.
+
+    They stay modules that are called, so that what shards a network can gather a layer's weights around its call.
+    """
+    model.forward = functools.partial(forward, model)  # type: ignore[method-assign]
+    for layer in model.layers:
+        layer.forward = functools.partial(_through, cast(Layer, layer), execution)
+        cast(Layer, layer).run_experts = experts
 
 
-def forward(model: Transformer, tokens: Tensor, packed: Packed, execution: Execution) -> Output:
+def forward(model: Transformer, tokens: Tensor, packed: Packed) -> Output:
     """`Transformer.forward` of tokens (T,) whose segments `packed` describes, all on the model's device."""
     settings = model.settings
     rotary = _rotary(packed.positions, settings)
-    visit = _compiled() if execution.compiled else _visit
     x = F.embedding(tokens, model.embedding)
     visits = []
     for step in model.plan:
-        layer = cast(Layer, model.layers[step.layer])
-        arguments = (layer, _dynamic(x), packed, rotary, step.residual_scale, execution.precision)
-        if execution.recompute and torch.is_grad_enabled():
-            found = checkpoint(visit, *arguments, use_reentrant=False, preserve_rng_state=False)
-        else:
-            found = visit(*arguments)
+        found = model.layers[step.layer](x, packed, rotary, step.residual_scale)
         x = found.x
         visits.append(found)
     return Output(
@@ -81,6 +72,17 @@ def forward(model: Transformer, tokens: Tensor, packed: Packed, execution: Execu
         torch.stack([found.counts for found in visits]),
         torch.stack([found.probabilities for found in visits]),
     )
+
+
+def _through(
+    layer: Layer, execution: Execution, x: Tensor, packed: Packed, rotary: tuple[Tensor, Tensor], scale: float
+) -> Visit:
+    """A visit of a layer, compiled or recomputed as `execution` says."""
+    visit = _compiled() if execution.compiled else _visit
+    arguments = (layer, _dynamic(x), packed, rotary, scale, execution.precision)
+    if execution.recompute and torch.is_grad_enabled():
+        return cast(Visit, checkpoint(visit, *arguments, use_reentrant=False, preserve_rng_state=False))
+    return visit(*arguments)
 
 
 def _rotary(positions: Tensor, settings: ModelSettings) -> tuple[Tensor, Tensor]:
@@ -109,7 +111,7 @@ def _visit(
 
     inner = layer.normalise(x, layer.experts_norm)
     routing = route(inner, layer.router, s.active_experts)
-    write = experts(inner, routing.indices, routing.weights, layer.w13, layer.w2, precision)
+    write = layer.run_experts(inner, routing.indices, routing.weights, layer.w13, layer.w2, precision)
     if s.shared_width:
         gate, up = _linear(inner, layer.shared13, precision).chunk(2, dim=-1)
         write = write + _linear(F.silu(gate) * up, layer.shared2, precision).float()
@@ -149,10 +151,12 @@ def experts(x: Tensor, indices: Tensor, weights: Tensor, w13: Tensor, w2: Tensor
 
     No row lies behind the last expert's: such rows would stay undefined, in the gradients too.
     """
+    size = x.shape[1]
     order, ends = _by_expert(indices, len(w13))
-    rows = _ToRows.apply(x.to(precision), order, indices.shape[1])
-    gate, up = F.grouped_mm(rows, w13.to(precision), offs=ends).chunk(2, dim=-1)
-    out = F.grouped_mm(F.silu(gate) * up, w2.to(precision), offs=ends)
+    x, w13, w2 = padded(x.to(precision), w13.to(precision), w2.to(precision))
+    rows = _ToRows.apply(x, order, indices.shape[1])
+    gate, up = F.grouped_mm(rows, w13, offs=ends).chunk(2, dim=-1)
+    out = F.grouped_mm(F.silu(gate) * up, w2, offs=ends)[:, :size]
     out = _FromRows.apply(out, order).unflatten(0, indices.shape)
     return (weights.unsqueeze(2) * out.float()).sum(dim=1)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from smelt.model.attention import Layout, attend, layout, rotary_tables, rotate
 from smelt.model.execution import plan
-from smelt.model.experts import Routing, experts, route
+from smelt.model.experts import Experts, Routing, experts, route
 from smelt.model.product import linear
 from smelt.model.settings import ModelSettings
 
@@ -36,7 +36,7 @@ class Layer(nn.Module):
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.settings = settings
-        self.run_experts = experts  # in place of which a sharded network sends tokens to where their experts are
+        self.run_experts: Experts = experts  # a sharded network sends tokens to where their experts are
         size, width = settings.hidden_size, settings.expert_width
         queries, keys = settings.heads * settings.head_size, settings.kv_heads * settings.head_size
         self.attention_norm = nn.Parameter(torch.ones(size))

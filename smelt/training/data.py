@@ -5,6 +5,7 @@ branches read the same contexts in the same order. A seed above 0 permutes the c
 seeds differ in the order of text, while a run still reads the same shards as its neighbours.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,33 +25,46 @@ class Batch(NamedTuple):
 
 
 class Stream:
-    """The packed contexts of a stream's shards, in the order in which a seed reads them."""
+    """The packed contexts of a stream's shards, in the order in which a seed reads them.
+
+    Holds the shards of the last batch alone: a long run reads more text than a machine remembers.
+    """
 
     def __init__(self, shards: Sequence[str], seed: int) -> None:
         self.shards = list(shards)
         self.seed = seed
-        self.read = 0  # shards so far
-        self.contexts: list[tuple[np.ndarray, list[int]]] = []
+        self._held: dict[int, list[tuple[np.ndarray, list[int]]]] = {}
 
     def batch(self, step: int, size: int) -> Batch:
         """The `size` contexts of step `step` (from 0). Raises UserError where the shards hold too few."""
-        while len(self.contexts) < (step + 1) * size:
-            self._read_shard()
-        chosen = self.contexts[step * size : (step + 1) * size]
+        each = self.each
+        needed = range(step * size, (step + 1) * size)
+        numbers = range(needed[0] // each, needed[-1] // each + 1)
+        self._held = {number: self._held.get(number) or self._shard(number) for number in numbers}
+        chosen = [self._held[place // each][place % each] for place in needed]
         tokens = torch.cat([torch.from_numpy(row[: sum(lengths)].astype(np.int64)) for row, lengths in chosen])
         return Batch(tokens, [length for _, lengths in chosen for length in lengths])
 
-    def _read_shard(self) -> None:
-        number, self.read = self.read, self.read + 1
+    @functools.cached_property
+    def each(self) -> int:
+        """Contexts of a shard, of each as many as of the first."""
+        return len(read_table(self.shards[0], []))
+
+    def _shard(self, number: int) -> list[tuple[np.ndarray, list[int]]]:
         if number >= len(self.shards):
             raise UserError(
-                f"the stream of {self.shards[0]} ends after {len(self.contexts)} contexts; build more shards"
+                f"the stream of {self.shards[0]} ends after {len(self.shards) * self.each} contexts; build more shards"
             )
         table = read_table(self.shards[number], ["tokens", "segments"])
+        if len(table) != self.each:
+            raise UserError(
+                f"{self.shards[number]}: {len(table)} contexts, and the first shard of its stream has {self.each}; "
+                "delete it and run again"
+            )
         flat = table["tokens"].combine_chunks()
         tokens = flat.flatten().to_numpy(zero_copy_only=False).reshape(len(table), -1)
         rows = list(zip(tokens, table["segments"].to_pylist(), strict=True))
         if self.seed:
             order = np.random.default_rng([self.seed, number]).permutation(len(rows))
             rows = [rows[i] for i in order]
-        self.contexts += rows
+        return rows

@@ -1,7 +1,7 @@
 """Checkpoints of a run over several processes, in slices that any number of processes can read.
 
-A save is a folder `saved-N` (N updates done) in PyTorch's distributed format, each process writing its slices of
-weights and moments under their global names, with `about.json`: the log, the place in the run, and the sha256 of every
+A save is a folder `saved-N` (the N-th) in PyTorch's distributed format, each process writing its slices of weights and
+moments under their global names, with `about.json`: the place in the run, its log among it, and the sha256 of every
 other file. It is written beside and renamed when it is whole, then its predecessor goes. Hyperparameters are not in it:
 they are those of the run's spec.
 
@@ -22,13 +22,13 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import Tensor
-from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint import CheckpointException, FileSystemReader, FileSystemWriter
 from torch.optim import AdamW
 
 from smelt.artifacts import file_digest
 from smelt.errors import UserError
 from smelt.model.transformer import Transformer
-from smelt.training.parallel import rank
+from smelt.training.parallel import first, rank
 
 ABOUT = "about.json"
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -42,8 +42,8 @@ class Saves:
         self.pending: Future[Any] | None = None
         self.group = dist.new_group(backend="gloo")
 
-    def save(self, model: Transformer, adamw: AdamW, updates: int, place: dict[str, Any]) -> None:
-        """Begin to save the state after `updates` updates; `place` is what the run needs besides (plain values)."""
+    def save(self, model: Transformer, adamw: AdamW, place: dict[str, Any]) -> None:
+        """Begin to save the state; `place` is what the run needs besides (plain values)."""
         self.finish()
         temporary = self.folder / ".saving"
         if rank() == 0:
@@ -54,36 +54,48 @@ class Saves:
         assert isinstance(result, Future)
         self.pending = result
         if rank() == 0:  # whose future ends when all processes have written
-            publish = functools.partial(_publish, temporary, self.folder / f"saved-{updates:09d}", place)
-            self.published: Future[Any] = _then(result, publish)
+            self.published: Future[Any] = _then(result, functools.partial(_publish, temporary, self.folder, place))
 
     def finish(self) -> None:
-        """Wait for the save that was begun. Raises what it failed with."""
-        if self.pending is not None:
-            self.pending.result()
+        """Wait for the save that was begun. Raises what it failed with: an OSError, if there is one."""
+        pending, self.pending = self.pending, None
+        if pending is None:
+            return
+        try:
+            pending.result()
             if rank() == 0:
                 self.published.result()
-            self.pending = None
-            dist.barrier(self.group)
+        except CheckpointException as error:  # of one process or more, with what each failed with
+            raise next((cause for cause in map(_cause, error.failures.values()) if cause), error) from None
+        dist.barrier(self.group)
 
-    def load(self, model: Transformer, adamw: AdamW) -> dict[str, Any] | None:
-        """Go back to the last save that is whole, whatever number of processes wrote it; its place, or None.
+    def found(self) -> tuple[Path, dict[str, Any]] | None:
+        """The last save that is whole, whatever number of processes wrote it, and its place; or None.
 
         Raises UserError, on every process, where a file of it is missing or has other bytes than were written.
         """
-        found = sorted(self.folder.glob("saved-*"))
-        if not found:
+        return first(self._found)  # by one for all: it reads every byte
+
+    def load(self, save: Path, model: Transformer, adamw: AdamW) -> None:
+        """Go back to a save that `found` gave: the format's own index is a pickle, and is read unchecked."""
+        dcp.load(tensors(model, adamw), storage_reader=FileSystemReader(save), process_group=self.group)
+
+    def remove(self) -> None:
+        """Remove all saves; the first process calls it, after `finish`."""
+        for save in _saves(self.folder):
+            shutil.rmtree(save)
+
+    def _found(self) -> tuple[Path, dict[str, Any]] | None:
+        saves = _saves(self.folder)
+        if not saves:
             return None
-        told: list[Any] = [_checked(found[-1]) if rank() == 0 else None]  # by one for all: it reads every byte
-        dist.broadcast_object_list(told, group=self.group)
-        if told[0] is None:
+        place = _checked(saves[-1])
+        if place is None:
             raise UserError(
-                f"{found[-1]}: truncated or foreign checkpoint (its sha256 do not hold); "
+                f"{saves[-1]}: truncated or foreign checkpoint (its sha256 do not hold); "
                 "delete it to train this run from its start"
             )
-        # Only now: the format's own index is a pickle.
-        dcp.load(tensors(model, adamw), storage_reader=FileSystemReader(found[-1]), process_group=self.group)
-        return told[0]
+        return saves[-1], place
 
 
 def tensors(model: Transformer, adamw: AdamW) -> dict[str, Tensor]:
@@ -92,7 +104,7 @@ def tensors(model: Transformer, adamw: AdamW) -> dict[str, Tensor]:
     for name, parameter in model.named_parameters():
         state = adamw.state[parameter]
         if not state:
-            state["step"] = torch.zeros((), dtype=torch.float32)
+            state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
             state.update({moment: torch.zeros_like(parameter.detach()) for moment in MOMENTS})
         found[f"model.{name}"] = parameter.detach()
         found |= {f"{moment}.{name}": state[moment] for moment in MOMENTS}
@@ -115,17 +127,27 @@ def _then(result: "Future[Any]", act: Any) -> "Future[Any]":
     return after
 
 
+def _cause(failure: Any) -> OSError | None:
+    """The OSError behind what a process says that it failed with: an exception and its trace."""
+    return failure[0] if isinstance(failure[0], OSError) else None
+
+
+def _saves(folder: Path) -> list[Path]:
+    return sorted(folder.glob("saved-*"))
+
+
 def _publish(temporary: Path, folder: Path, place: dict[str, Any]) -> None:
     files = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
     with open(temporary / ABOUT, "w", encoding="utf-8") as file:
         json.dump({"files": files, "place": place}, file)
         file.flush()
         os.fsync(file.fileno())
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(temporary, folder)
-    for older in folder.parent.glob("saved-*"):
-        if older != folder:
-            shutil.rmtree(older)
+    before = _saves(folder)
+    # A name of its own: the last save stands until this one does.
+    number = int(before[-1].name.removeprefix("saved-")) + 1 if before else 1
+    os.replace(temporary, folder / f"saved-{number:09d}")
+    for older in before:
+        shutil.rmtree(older)
 
 
 def _checked(folder: Path) -> dict[str, Any] | None:

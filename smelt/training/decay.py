@@ -6,16 +6,19 @@ stays in the state folder, as links where the file system has them, under the di
 that runs again on the same bytes trains nothing.
 """
 
+import argparse
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from smelt.artifacts import file_digest, read_table, table, write_table
+from smelt.artifacts import read_table, table, write_table
 from smelt.errors import UserError, command
-from smelt.spec import canonical_json, digest, fingerprint
-from smelt.training import checkpoint, job, state
+from smelt.training import checkpoint, job
 from smelt.training.data import Stream
 from smelt.training.log import LOG, origin
+from smelt.training.parallel import first
 from smelt.training.trainer import Trainer
 
 MODULE = "smelt.training.decay"
@@ -29,11 +32,11 @@ def decay(trainer: Trainer, stream: Stream, start: Path, branch: int, folder: Pa
     checkpoint of the branch step.
     """
     (branch_step,) = trainer.settings.branch_steps
-    saved = state.load(folder)
+    saved = trainer.network.saved(folder)
     if saved is not None:
         trainer.restore(saved)
     else:
-        trainer.done = checkpoint.read(start, trainer.model, trainer.adamw)["step"]
+        trainer.done = trainer.network.read_checkpoint(start)["step"]
     if trainer.done != branch_step:
         raise UserError(
             f"{start}: the checkpoint of step {trainer.done}, and branch {branch} leaves at {branch_step}; "
@@ -42,12 +45,12 @@ def decay(trainer: Trainer, stream: Stream, start: Path, branch: int, folder: Pa
     while len(trainer.rows) < trainer.settings.decay_steps:
         trainer.decay_step(stream, branch, len(trainer.rows))
         if trainer.stopping or len(trainer.rows) % save_every == 0:
-            state.save(folder, trainer.state())
+            trainer.save(folder)
         if trainer.stopping:
             job.leave(name, f"step {len(trainer.rows)} of the decay")
-    write_table(table(trainer.rows, LOG), folder / LOGGED, {})
+    first(lambda: write_table(table(trainer.rows, LOG), folder / LOGGED, {}))
     trainer.write_endpoint(folder / MODEL, branch)
-    state.forget(folder)
+    trainer.network.forget(folder)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -60,17 +63,20 @@ def main(argv: Sequence[str]) -> None:
 
     spec = json.loads(told.spec)
     inputs = [told.checkpoint, *told.decay]
-    identity = digest(canonical_json([spec, fingerprint(MODULE), [file_digest(path) for path in inputs]]))[:16]
-    with state.locked(told.state, identity) as folder:
-        if not (checkpoint.is_whole(folder / MODEL) and (folder / LOGGED).exists()):
+    with job.together(spec), job.state_folder(told.state, job.identity(spec, MODULE, inputs)) as folder:
+        if not first(lambda: checkpoint.is_whole(folder / MODEL) and (folder / LOGGED).exists()):
             trainer = Trainer(spec)
             job.prepare(trainer)
             stream = Stream(told.decay, trainer.settings.seed)
             job.watch(trainer, told, trainer.settings.decay_steps)
             decay(trainer, stream, told.checkpoint, spec["branch"], folder, told.state.name, told.checkpoint_steps)
-        job.publish(folder / MODEL, told.model)
-        rows = read_table(folder / LOGGED).to_pylist()
-        write_table(table(rows, LOG), told.log, origin(spec, inputs))
+        first(functools.partial(_publish, folder, told, spec, inputs))
+
+
+def _publish(folder: Path, told: argparse.Namespace, spec: dict[str, Any], inputs: Sequence[str | Path]) -> None:
+    job.publish(folder / MODEL, told.model)
+    rows = read_table(folder / LOGGED).to_pylist()
+    write_table(table(rows, LOG), told.log, origin(spec, inputs))
 
 
 if __name__ == "__main__":

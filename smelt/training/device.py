@@ -1,11 +1,11 @@
-"""Training on one GPU: its settings, batches that are there in time, and a step.
+"""Training on GPUs: settings, a batch on the device, and a step on one of them.
 
 A step is that of smelt.training.step by the kernels of smelt.model.gpu. What it takes from the host for the next one
 is prepared and sent while the device works on this one.
 """
 
 import os
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -15,9 +15,8 @@ from smelt.errors import UserError
 from smelt.model import gpu
 from smelt.model.gpu_attention import Packed, packed, to_device
 from smelt.model.gpu_loss import summed_loss, targets
-from smelt.model.settings import ModelSettings
-from smelt.model.transformer import Transformer
-from smelt.training.data import Stream
+from smelt.model.transformer import Output, Transformer
+from smelt.training.data import Batch, Stream
 from smelt.training.settings import TrainingSettings
 from smelt.training.step import descend
 
@@ -25,11 +24,8 @@ from smelt.training.step import descend
 WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
-def prepare(settings: TrainingSettings, model: ModelSettings) -> torch.device:
-    """The device that the run asks for, set to give the same bits again.
-
-    Raises UserError where there is no such device or its kernels cannot take the network's sizes.
-    """
+def prepare(settings: TrainingSettings) -> torch.device:
+    """The device that the run asks for, set to give the same bits again. Raises UserError where there is none."""
     if settings.device == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -37,10 +33,9 @@ def prepare(settings: TrainingSettings, model: ModelSettings) -> torch.device:
             f"training.device is {settings.device}, and torch {torch.__version__} finds no GPU here; "
             "run on a machine with one and a build of torch for it, or set training.device to cpu"
         )
-    gpu.check(model, getattr(torch, settings.precision))
     os.environ.setdefault(*WORKSPACE)
     torch.backends.cuda.matmul.allow_tf32 = False  # the router's products are float32 in full
-    return torch.device("cuda")
+    return torch.device("cuda", torch.cuda.current_device())
 
 
 class Ready(NamedTuple):
@@ -52,13 +47,32 @@ class Ready(NamedTuple):
     targets: int
 
 
+class Device:
+    """The kernels of smelt.model.gpu on `device` (see `smelt.training.accumulate.Kernels`), for a network that
+    `install` was called on."""
+
+    def __init__(self, device: torch.device, settings: TrainingSettings, compiled: bool = True) -> None:
+        self.device = device
+        self.execution = gpu.Execution(getattr(torch, settings.precision), compiled, settings.recompute)
+
+    def ready(self, batch: Batch) -> Ready:
+        following, count = targets(batch.tokens, batch.lengths)
+        segments = packed(batch.lengths, None, self.device, precision=self.execution.precision)
+        return Ready(to_device(batch.tokens, self.device), to_device(following, self.device), segments, count)
+
+    def forward(self, model: Transformer, ready: Ready) -> Output:
+        return cast(Output, model(ready.tokens, ready.segments))
+
+    def loss(self, model: Transformer, output: Output, ready: Ready) -> Tensor:
+        return summed_loss(model, output.hidden, ready.following, self.execution.precision)
+
+
 class Feed:
     """The batches of a run on its device; `prepare` makes one ahead of `take`."""
 
-    def __init__(self, device: torch.device, settings: TrainingSettings) -> None:
-        self.device = device
-        self.contexts = settings.batch_contexts
-        self.precision = getattr(torch, settings.precision)
+    def __init__(self, kernels: Device, contexts: int) -> None:
+        self.kernels = kernels
+        self.contexts = contexts  # of a batch
         self.ahead: tuple[Stream, int, Ready] | None = None
 
     def take(self, stream: Stream, index: int) -> Ready:
@@ -73,10 +87,7 @@ class Feed:
         self.ahead = (stream, index, self._ready(stream, index))
 
     def _ready(self, stream: Stream, index: int) -> Ready:
-        batch = stream.batch(index, self.contexts)
-        following, count = targets(batch.tokens, batch.lengths)
-        segments = packed(batch.lengths, None, self.device, precision=self.precision)
-        return Ready(to_device(batch.tokens, self.device), to_device(following, self.device), segments, count)
+        return self.kernels.ready(stream.batch(index, self.contexts))
 
 
 def gpu_step(
@@ -88,16 +99,14 @@ def gpu_step(
     following: int | None,
     rate: float,
     settings: TrainingSettings,
-    compiled: bool = True,
 ) -> dict[str, Any]:
     """`train_step` on batch `index` of `stream` on the model's device; `following` is the batch of the next step.
 
     Raises UserError as `train_step` does.
     """
-    batch = feed.take(stream, index)
-    execution = gpu.Execution(getattr(torch, settings.precision), compiled, settings.recompute)
-    output = gpu.forward(model, batch.tokens, batch.segments, execution)
-    loss = summed_loss(model, output.hidden, batch.following, execution.precision) / batch.targets
+    batch, kernels = feed.take(stream, index), feed.kernels
+    output = kernels.forward(model, batch)
+    loss = kernels.loss(model, output, batch) / batch.targets
 
     def meanwhile() -> None:
         if following is not None:

@@ -1,16 +1,23 @@
 """What the jobs that train have in common: their options, the machine's settings, signals, and publishing results."""
 
 import argparse
+import contextlib
 import shutil
 import signal
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 
-from smelt.artifacts import replacing
+from smelt.artifacts import file_digest, replacing
 from smelt.errors import UserError
+from smelt.spec import canonical_json, digest, fingerprint, load
+from smelt.training import parallel, state
+from smelt.training.checkpoint import is_whole
+from smelt.training.settings import TrainingSettings
 from smelt.training.trainer import Trainer
 from smelt.training.watch import Watch
 
@@ -31,20 +38,46 @@ def parser(module: str, description: str | None) -> argparse.ArgumentParser:
     return found
 
 
-def prepare(trainer: Trainer) -> None:
-    """Settle what the bits depend on, and let a signal ask the trainer to end."""
+@contextlib.contextmanager
+def together(spec: dict[str, Any]) -> Iterator[None]:
+    """Settle what the bits of a job depend on; inside, the processes of a run that is spread over several know of one
+    another. Raises UserError where their number is not the spec's."""
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
+    settings = load(TrainingSettings, spec["training"])
+    with parallel.group(settings.device, settings.processes) if settings.spread else contextlib.nullcontext():
+        yield
+
+
+def identity(spec: dict[str, Any], module: str, inputs: Sequence[str | Path], without: Sequence[str] = ()) -> str:
+    """What a state is named by: all that decides its bits, but the recipe's keys `without` and the number of processes,
+    with another of which a run goes on."""
+    recipe = {key: value for key, value in spec["training"].items() if key not in ("processes", *without)}
+    digests = parallel.first(lambda: [file_digest(path) for path in inputs])
+    return digest(canonical_json([{**spec, "training": recipe}, fingerprint(module), digests]))[:16]
+
+
+@contextlib.contextmanager
+def state_folder(root: Path, identity: str) -> Iterator[Path]:
+    """The state folder of this identity under `root`, which the first process locks for all; see `state.locked`."""
+    with contextlib.ExitStack() as stack:
+        yield parallel.first(lambda: stack.enter_context(state.locked(root, identity)))
+
+
+def prepare(trainer: Trainer) -> None:
+    """Let a signal ask the trainer to end."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        trainer.stopping = True
+        trainer.asked = True
 
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
         signal.signal(number, stop)
 
 
 def watch(trainer: Trainer, told: argparse.Namespace, updates: int) -> None:
-    """Let the trainer tell of each of its `updates` steps."""
+    """Let the trainer of the first process tell of each of its `updates` steps."""
+    if parallel.rank():
+        return
     watching = Watch(told.state.name, updates, trainer, told.perf, told.flops_per_token, told.peak_flops)
     watching.to_tensorboard(told.tensorboard)
     trainer.tell = watching.step
@@ -52,7 +85,8 @@ def watch(trainer: Trainer, told: argparse.Namespace, updates: int) -> None:
 
 def leave(name: str, where: str) -> None:
     """End a job that was asked to, once its state is saved: raises SystemExit(STOPPED)."""
-    print(f"{name}: asked to end; saved at {where}", file=sys.stderr)
+    if not parallel.rank():
+        print(f"{name}: asked to end; saved at {where}", file=sys.stderr)
     raise SystemExit(STOPPED)
 
 
@@ -63,9 +97,9 @@ def publish(kept: Path, path: Path) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    if not kept.exists():
+    if not is_whole(kept):
         raise UserError(
-            f"{kept}: the finished file is gone; delete {kept.parent} to train what it holds from its start"
+            f"{kept}: the finished file is gone or truncated; delete {kept.parent} to train what it holds anew"
         )
     try:
         path.hardlink_to(kept)

@@ -56,8 +56,7 @@ class Text:
         """The first `count` batches; a short shard is read again from its start."""
         if self.shard is not None:
             stream = Stream([self.shard], 0)
-            stream.batch(0, self.batch_contexts)
-            available = len(stream.contexts) // self.batch_contexts
+            available = stream.each // self.batch_contexts
             return [stream.batch(index % available, self.batch_contexts) for index in range(count)]
         generator = torch.Generator().manual_seed(0)
         size = self.batch_contexts * self.context

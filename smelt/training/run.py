@@ -1,4 +1,4 @@
-"""Train one run: a stable phase and its decay branches, in one process.
+"""Train one run: a stable phase and its decay branches, in one job.
 
 Reads the run's spec and the packed contexts of the stable and the decay stream; writes one model for each
 branch (fp32 safetensors that carry their model settings) and the log (Parquet). Branches are decayed in memory:
@@ -9,17 +9,19 @@ same bytes.
 The same run in several jobs: smelt.training.stable, smelt.training.decay and smelt.training.join.
 """
 
-import copy
+import argparse
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from smelt.artifacts import file_digest, table, write_table
+from smelt.artifacts import table, write_table
 from smelt.errors import command
-from smelt.spec import canonical_json, digest, fingerprint
 from smelt.training import job, state
 from smelt.training.data import Stream
 from smelt.training.log import LOG, origin
+from smelt.training.parallel import first
 from smelt.training.trainer import Trainer
 
 MODULE = "smelt.training.run"
@@ -32,14 +34,14 @@ class Run:
         self.trainer, self.folder = trainer, folder
         self.stable, self.decay = (Stream(shards, trainer.settings.seed) for shards in (stable, decay))
         self.branches = 0
-        saved = state.load(folder)
+        saved = trainer.network.saved(folder)
         if saved is not None:
             trainer.restore(saved)
-            self.branches = saved["branches"]
+            self.branches = saved.place["branches"]
 
     def save(self) -> None:
         """Save what the rest of the run depends on."""
-        state.save(self.folder, self.trainer.state() | {"branches": self.branches})
+        self.trainer.save(self.folder, branches=self.branches)
 
     @property
     def branching(self) -> bool:
@@ -50,7 +52,7 @@ class Run:
     def run_branch(self) -> None:
         """Decay a copy of the current weights and keep the endpoint; nothing of it when asked to end."""
         trainer, branch = self.trainer, self.branches + 1
-        before = copy.deepcopy((trainer.model.state_dict(), trainer.adamw.state_dict()))
+        before = trainer.network.copy()
         logged = len(trainer.rows)
         for index in range(trainer.settings.decay_steps):
             if not trainer.stopping:
@@ -60,8 +62,7 @@ class Run:
         else:
             trainer.write_endpoint(self.folder / f"branch-{branch}.safetensors", branch)
             self.branches = branch
-        trainer.model.load_state_dict(before[0])
-        trainer.adamw.load_state_dict(before[1])
+        trainer.network.put_back(before)
 
 
 def train(run: Run, name: str, checkpoint_steps: int) -> None:
@@ -92,18 +93,22 @@ def main(argv: Sequence[str]) -> None:
 
     spec = json.loads(told.spec)
     inputs = [*told.stable, *told.decay]
-    identity = digest(canonical_json([spec, fingerprint(MODULE), [file_digest(path) for path in inputs]]))[:16]
-    trainer = Trainer(spec)
-    job.prepare(trainer)
-    with state.locked(told.state, identity) as folder:
+    with job.together(spec), job.state_folder(told.state, job.identity(spec, MODULE, inputs)) as folder:
+        trainer = Trainer(spec)
+        job.prepare(trainer)
         run = Run(trainer, told.stable, told.decay, folder)
         recipe = trainer.settings
         job.watch(trainer, told, recipe.steps + len(recipe.branch_steps) * recipe.decay_steps)
         train(run, told.state.name, told.checkpoint_steps)
-        for branch, path in enumerate(told.models, start=1):
-            job.publish(folder / f"branch-{branch}.safetensors", path)
-        write_table(table(trainer.rows, LOG), told.log, origin(spec, inputs))
-        state.clear(folder)
+        trainer.network.finish()
+        first(functools.partial(_publish, run, told, spec, inputs))
+
+
+def _publish(run: Run, told: argparse.Namespace, spec: dict[str, Any], inputs: Sequence[str]) -> None:
+    for branch, path in enumerate(told.models, start=1):
+        job.publish(run.folder / f"branch-{branch}.safetensors", path)
+    write_table(table(run.trainer.rows, LOG), told.log, origin(spec, inputs))
+    state.clear(run.folder)
 
 
 if __name__ == "__main__":

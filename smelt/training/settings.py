@@ -29,10 +29,10 @@ class TrainingSettings:
     z_loss: float = 1e-4
     precision: str = "bfloat16"  # of the experts' products on the CPU, of all but the router's on a GPU
     seed: int = 0
-    processes: int = 1  # that train together
+    processes: int = 1  # that train together, one a core or a GPU
     micro_contexts: int = 0  # of a step, that one process takes at a time; 0 for its whole share
     expert_parallel: bool = False  # whether each process keeps experts of its own
-    device: str = "cpu"  # or "cuda": one GPU
+    device: str = "cpu"  # or "cuda": a GPU for each process
     recompute: bool = False  # on a GPU: run each block again in the backward pass and keep its input alone
 
     def __post_init__(self) -> None:
@@ -51,11 +51,6 @@ class TrainingSettings:
             )
         if self.expert_parallel and self.processes == 1:
             raise UserError("training.expert_parallel needs training.processes above 1; leave one of them out")
-        if self.device != "cpu" and self.distributed:
-            raise UserError(
-                f"training.device {self.device} trains on one GPU, without training.processes or "
-                "training.micro_contexts; leave these out or set training.device to cpu"
-            )
         if self.recompute and self.device == "cpu":
             raise UserError("training.recompute needs training.device: cuda; leave one of them out")
 
@@ -65,8 +60,8 @@ class TrainingSettings:
         return self.micro_contexts or self.batch_contexts // self.processes
 
     @property
-    def distributed(self) -> bool:
-        """Whether a run is that of smelt.training.distributed."""
+    def spread(self) -> bool:
+        """Whether a run is that of smelt.training.spread, and not of smelt.training.whole."""
         return self.processes > 1 or self.micro_contexts > 0
 
 

@@ -23,22 +23,29 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from smelt.errors import UserError
-from smelt.model.experts import experts
+from smelt.model import gpu
+from smelt.model.experts import Experts, experts
 from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Layer, Transformer, draw
-from smelt.training.parallel import rank
 
 
 def sharded(
-    settings: ModelSettings, precision: torch.dtype, seed: int, mesh: DeviceMesh, expert_parallel: bool = False
+    settings: ModelSettings,
+    precision: torch.dtype,
+    seed: int,
+    mesh: DeviceMesh,
+    expert_parallel: bool = False,
+    execution: gpu.Execution | None = None,
 ) -> Transformer:
     """A network over the processes of a mesh of one dimension, with the weights that `initialise` gives this seed.
 
-    No process ever holds more than its slices and one whole parameter. Raises UserError where the experts cannot be
-    shared out evenly.
+    It runs by the CPU's kernels, or by those of smelt.model.gpu as `execution` says. No process ever holds more than
+    its slices and one whole parameter. Raises UserError where the experts cannot be shared out evenly.
     """
     with torch.device("meta"):
         model = Transformer(settings, precision)
+    if execution is not None:
+        gpu.install(model, execution)
     shard(model, mesh, expert_parallel)
     model.to_empty(device=mesh.device_type)
     _initialise(model, seed)
@@ -60,7 +67,9 @@ def shard(model: Transformer, mesh: DeviceMesh, expert_parallel: bool = False) -
                 nn.Parameter(distribute_tensor(weight.detach(), mesh, [Shard(0)], src_data_rank=None))
                 for weight in (layer.w13, layer.w2)
             )
-            layer.run_experts = functools.partial(exchanged, group=mesh.get_group())
+            layer.run_experts = functools.partial(exchanged, group=mesh.get_group(), run=layer.run_experts)
+            if mesh.device_type == "cuda":  # how many rows go where is known to the host alone
+                layer.run_experts = torch.compiler.disable(layer.run_experts)
             kept |= {layer.w13, layer.w2}
         fully_shard(layer, mesh=mesh, reshard_after_forward=True, ignored_params=kept)
     fully_shard(model, mesh=mesh, ignored_params=kept)
@@ -86,29 +95,31 @@ def _initialise(model: Transformer, seed: int) -> None:
 
 
 def place(parameter: Tensor, whole: Tensor) -> None:
-    """Fill a parameter, or this process's slice of it, from the whole."""
-    if isinstance(parameter, DTensor):
-        part = distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None)
-        parameter.to_local().copy_(part.to_local())
-    else:
+    """Fill a tensor, or this process's slice of it along its first dimension, from the whole."""
+    if not isinstance(parameter, DTensor):
         parameter.copy_(whole)
+        return
+    slices, number = whole.chunk(parameter.device_mesh.size()), parameter.device_mesh.get_local_rank()
+    if number < len(slices):  # a short dimension leaves the last processes nothing
+        parameter.to_local().copy_(slices[number])
 
 
-def whole_weights(model: Transformer) -> dict[str, Tensor]:
-    """The weights by name on process 0, one gathered after the other; nothing on the others. All must call it."""
-    weights = {}
-    for name, parameter in model.named_parameters():
-        value = parameter.detach()
-        whole = value.full_tensor() if isinstance(value, DTensor) else value
-        if rank() == 0:
-            weights[name] = whole.cpu()
-    return weights
+def gathered(value: Tensor) -> Tensor:
+    """The whole of a tensor. All must call it."""
+    return value.full_tensor() if isinstance(value, DTensor) else value
 
 
 def exchanged(
-    x: Tensor, indices: Tensor, weights: Tensor, w13: Tensor, w2: Tensor, precision: torch.dtype, group: Any
+    x: Tensor,
+    indices: Tensor,
+    weights: Tensor,
+    w13: Tensor,
+    w2: Tensor,
+    precision: torch.dtype,
+    group: Any,
+    run: Experts = experts,
 ) -> Tensor:
-    """`experts` where process r of `group` keeps its share of them in w13 and w2 (sharded along the experts).
+    """`run` where process r of `group` keeps its share of the experts in w13 and w2 (sharded along the experts).
 
     x is (T, H), indices and weights are (T, k); T may differ from process to process.
     """
@@ -120,13 +131,15 @@ def exchanged(
     received = torch.empty_like(sent)
     dist.all_to_all_single(received, sent, group=group)
     out_sizes, in_sizes = sent.sum(dim=1).tolist(), received.sum(dim=1).tolist()
-    rows = _Exchange.apply(x.index_select(0, order // indices.shape[1]), out_sizes, in_sizes, group)
+    # In the products' precision, in which rows, results and their gradients are computed: nothing is rounded.
+    chosen = x.index_select(0, order // indices.shape[1]).to(precision)
+    rows = _Exchange.apply(chosen, out_sizes, in_sizes, group)
     mine = torch.arange(own, device=x.device).repeat(processes).repeat_interleave(received.flatten()).unsqueeze(1)
     if len(rows):
-        results = experts(rows, mine, weights.new_ones(mine.shape), w13, w2, precision)
+        results = run(rows, mine, weights.new_ones(mine.shape), w13, w2, precision)
     else:  # nobody chose these experts, whose gradient is zero, not missing
         results = rows + 0.0 * (w13.sum() + w2.sum())
-    back = _Exchange.apply(results, in_sizes, out_sizes, group)
+    back = _Exchange.apply(results.to(precision), in_sizes, out_sizes, group)
     inverse = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=x.device))
     out = back.index_select(0, inverse).unflatten(0, indices.shape)
     return (weights.unsqueeze(1) @ out.float()).squeeze(1).to(x.dtype)

@@ -9,17 +9,20 @@ the branch steps nor the length are part of what names the state, and each check
 read instead.
 """
 
+import argparse
+import functools
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from smelt.artifacts import file_digest, read_provenance, read_table, table, write_table
 from smelt.errors import command
-from smelt.spec import canonical_json, digest, fingerprint
-from smelt.training import checkpoint, job, state
+from smelt.training import checkpoint, job
 from smelt.training.data import Stream
 from smelt.training.log import LOG, origin
+from smelt.training.parallel import first
 from smelt.training.trainer import Trainer
 
 MODULE = "smelt.training.stable"
@@ -32,7 +35,7 @@ class Phase:
     def __init__(self, trainer: Trainer, shards: Sequence[str], folder: Path, name: str) -> None:
         self.trainer, self.folder, self.name = trainer, folder, name
         self.stream = Stream(shards, trainer.settings.seed)
-        self.digests = [file_digest(shard) for shard in shards]
+        self.digests = first(lambda: [file_digest(shard) for shard in shards])
 
     def checkpoint(self, step: int) -> Path:
         """The checkpoint that is kept of a step."""
@@ -55,31 +58,34 @@ class Phase:
     def reach(self, step: int, save_every: int) -> None:
         """Train up to a step and keep it; raises SystemExit(STOPPED), with the state saved, when asked to end."""
         trainer = self.trainer
-        if step in (kept := self.kept()):
+        if step in (kept := first(self.kept)):
             return
         self._go_back(max((other for other in kept if other < step), default=0), step)
         while trainer.done < step:
             trainer.stable_step(self.stream)
             if trainer.stopping or (trainer.done % save_every == 0 and trainer.done < step):
-                state.save(self.folder, trainer.state() | {"shards": self._used()})
+                trainer.save(self.folder, shards=self._used())
             if trainer.stopping:
                 job.leave(self.name, f"step {trainer.done}")
-        write_table(table(trainer.rows, LOG), self.log(step), {"shards": self._used()})
-        about = {"model": vars(trainer.model.settings), "step": step}
-        checkpoint.write(self.checkpoint(step), trainer.model, trainer.adamw, about)
-        state.forget(self.folder)
+        first(lambda: write_table(table(trainer.rows, LOG), self.log(step), {"shards": self._used()}))
+        about = {"model": vars(trainer.network.model.settings), "step": step}
+        trainer.network.write_checkpoint(self.checkpoint(step), about)
+        trainer.network.forget(self.folder)
 
     def _go_back(self, kept: int, step: int) -> None:
         """Take up the latest of: the checkpoint that is kept, the last save up to `step`, the state that is here."""
-        trainer, saved = self.trainer, state.load(self.folder)
-        if saved is not None and max(kept, trainer.done) < saved["done"] <= step and self._reads(saved["shards"]):
+        trainer, saved = self.trainer, self.trainer.network.saved(self.folder)
+        after = max(kept, trainer.done)
+        if saved is not None and after < saved.place["done"] <= step and self._reads(saved.place["shards"]):
             trainer.restore(saved)
         elif trainer.done < kept:
-            checkpoint.read(self.checkpoint(kept), trainer.model, trainer.adamw)
+            trainer.network.read_checkpoint(self.checkpoint(kept))
             trainer.rows, trainer.done = read_table(self.log(kept)).to_pylist(), kept
 
     def _used(self) -> list[str]:
-        return self.digests[: self.stream.read]
+        """Digests of the shards that the steps so far have read, whichever job took them."""
+        contexts = self.trainer.done * self.trainer.settings.batch_contexts
+        return self.digests[: math.ceil(contexts / self.stream.each)]
 
     def _reads(self, digests: Sequence[str]) -> bool:
         """Whether shards that were read are the first ones of this job."""
@@ -100,25 +106,24 @@ def main(argv: Sequence[str]) -> None:
     told = parser.parse_args(argv)
 
     spec = json.loads(told.spec)
-    trainer = Trainer(spec)
-    job.prepare(trainer)
-    with state.locked(told.state, _identity(spec)) as folder:
+    with job.together(spec), job.state_folder(told.state, job.identity(spec, MODULE, [], LENGTHS)) as folder:
+        trainer = Trainer(spec)
+        job.prepare(trainer)
         phase = Phase(trainer, told.stable, folder, told.state.name)
         steps = trainer.settings.steps
         wanted = sorted({*trainer.settings.branch_steps, steps})
         job.watch(trainer, told, steps)
         for step in wanted:
             phase.reach(step, told.checkpoint_steps)
-        phase.clean(wanted)
-        for step, path in zip(trainer.settings.branch_steps, told.checkpoints, strict=True):
-            job.publish(phase.checkpoint(step), path)
-        rows = read_table(phase.log(steps)).to_pylist()
-        write_table(table(rows, LOG), told.log, origin(spec, told.stable))
+        first(functools.partial(_publish, phase, wanted, told, spec))
 
 
-def _identity(spec: dict[str, Any]) -> str:
-    recipe = {key: value for key, value in spec["training"].items() if key not in LENGTHS}
-    return digest(canonical_json([{**spec, "training": recipe}, fingerprint(MODULE)]))[:16]
+def _publish(phase: Phase, wanted: Sequence[int], told: argparse.Namespace, spec: dict[str, Any]) -> None:
+    phase.clean(wanted)
+    for step, path in zip(phase.trainer.settings.branch_steps, told.checkpoints, strict=True):
+        job.publish(phase.checkpoint(step), path)
+    rows = read_table(phase.log(phase.trainer.settings.steps)).to_pylist()
+    write_table(table(rows, LOG), told.log, origin(spec, told.stable))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ so the folder is locked.
 import contextlib
 import fcntl
 import hashlib
-import io
 import os
 import shutil
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from smelt.errors import UserError
 
 CHECKPOINT = "checkpoint.pt"
 DIGEST = 32  # bytes of the sha256 behind it
+PART = 2**24  # bytes that are read at a time
 
 
 @contextlib.contextmanager
@@ -74,13 +74,23 @@ def load(folder: Path) -> dict[str, Any] | None:
     path = folder / CHECKPOINT
     if not path.exists():
         return None
-    data = path.read_bytes()
-    if hashlib.sha256(data[:-DIGEST]).digest() != data[-DIGEST:]:
+    if not _holds(path):
         raise UserError(
             f"{path}: truncated or foreign checkpoint (its sha256 does not hold); "
             "delete it to train this run from its start"
         )
-    return torch.load(io.BytesIO(data[:-DIGEST]), weights_only=True)
+    return torch.load(path, weights_only=True, mmap=True)  # the digest behind the archive does not disturb it
+
+
+def _holds(path: Path) -> bool:
+    """Whether the digest at the end of a file is that of what stands before it."""
+    left, digest = path.stat().st_size - DIGEST, hashlib.sha256()
+    with open(path, "rb") as file:
+        while left > 0:
+            part = file.read(min(left, PART))
+            digest.update(part)
+            left -= len(part)
+        return file.read() == digest.digest()
 
 
 def forget(folder: Path) -> None:

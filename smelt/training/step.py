@@ -1,6 +1,7 @@
 """One optimizer step, and the optimizer."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -57,21 +58,32 @@ def descend(
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
     if meanwhile is not None:
         meanwhile()
-    if not (torch.isfinite(total) and torch.isfinite(norm)):
+    losses = [value.item() for value in (loss, output.balance_loss, output.z_loss)]
+    return applied(adamw, losses, norm.item(), rate, output.counts)
+
+
+def applied(adamw: AdamW, losses: Sequence[float], norm: float, rate: float, counts: Tensor) -> dict[str, Any]:
+    """Let the optimizer follow the gradients at learning rate `rate`; what the log keeps of the step.
+
+    `losses` are cross-entropy, balance and z loss, `counts` is (executed layers, E). Raises UserError on a number that
+    is not finite, before the weights are touched.
+    """
+    loss, balance_loss, z_loss = losses
+    if not all(map(math.isfinite, (*losses, norm))):
         raise UserError(
-            f"the loss is {loss.item()} and the gradient norm {norm.item()} at learning rate {rate:.4g}; "
+            f"the loss is {loss} and the gradient norm {norm} at learning rate {rate:.4g}; "
             "no endpoint is written. Lower training.learning_rate or lengthen training.warmup_steps"
         )
     for group in adamw.param_groups:
         group["lr"] = rate
     adamw.step()
-    share = output.counts.float() / output.counts.sum(dim=1, keepdim=True)
+    share = counts.float() / counts.sum(dim=1, keepdim=True)
     return {
-        "loss": loss.item(),
-        "balance_loss": output.balance_loss.item(),
-        "z_loss": output.z_loss.item(),
-        "gradient_norm": norm.item(),
+        "loss": loss,
+        "balance_loss": balance_loss,
+        "z_loss": z_loss,
+        "gradient_norm": norm,
         "learning_rate": rate,
         "expert_load": (share.max(dim=1).values * share.shape[1]).tolist(),
-        "idle_experts": (output.counts == 0).float().mean(dim=1).tolist(),
+        "idle_experts": (counts == 0).float().mean(dim=1).tolist(),
     }

@@ -1,62 +1,50 @@
-"""A network in training: its weights, its optimizer and its log, and the two kinds of steps.
+"""A network in training with its log, and the two kinds of steps.
 
 All that decides the bits of a run is here and in what this imports; smelt.training.{run,stable,decay} only say which
-steps one job takes, and when it saves.
+steps one job takes, and when it saves. Where several processes train together, each has a trainer, and all of them do
+the same at the same time.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors.torch import save
-
-from smelt.artifacts import replacing
 from smelt.errors import UserError
 from smelt.model.settings import ModelSettings
-from smelt.model.transformer import Transformer, initialise
 from smelt.spec import canonical_json, load
 from smelt.training.data import Stream
+from smelt.training.parallel import any_of
 from smelt.training.schedule import decay_rate, stable_rate
 from smelt.training.settings import TrainingSettings
-from smelt.training.step import optimizer, train_step
+from smelt.training.whole import Saved, Whole
+
+if TYPE_CHECKING:
+    from smelt.training.spread import Spread
 
 
 class Trainer:
-    """Weights, moments and log; `done` stable steps are behind them."""
+    """A network (weights and moments) and its log; `done` stable steps are behind them."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.settings = load(TrainingSettings, spec["training"])
         self.step_tokens = self.settings.batch_contexts * spec["context"]
-        self.model = Transformer(load(ModelSettings, spec["model"]), getattr(torch, self.settings.precision))
-        initialise(self.model, self.settings.seed)
-        self.feed: Any = None  # of a GPU
-        if self.settings.device != "cpu":
-            from smelt.training.device import Feed, prepare  # the compiler: a second that a core need not spend
-
-            self.feed = Feed(prepare(self.settings, self.model.settings), self.settings)
-            self.model.to(self.feed.device)
-        self.adamw = optimizer(self.model, self.settings)
+        self.network = _network(load(ModelSettings, spec["model"]), self.settings)
         self.rows: list[dict[str, Any]] = []
         self.done = 0
-        self.stopping = False  # asked to end
+        self.asked = False  # to end, by a signal to this process
+        self.stopping = False  # as of the last step, whether any process was
         self.tell: Callable[[dict[str, Any]], None] | None = None  # what watches the run, of each row
 
-    def state(self) -> dict[str, Any]:
-        """Everything that the rest of the run depends on."""
-        return {
-            "model": self.model.state_dict(),
-            "optimizer": self.adamw.state_dict(),
-            "rows": json.dumps(self.rows),
-            "done": self.done,
-        }
+    def save(self, folder: Path, **more: Any) -> None:
+        """Save everything that the rest of the run depends on; on the way to the end, wait until it is on the disk."""
+        self.network.save(folder, {"rows": self.rows, "done": self.done, **more})
+        if self.stopping:
+            self.network.finish()
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Go back to a state that `state` gave."""
-        self.model.load_state_dict(saved["model"])
-        self.adamw.load_state_dict(saved["optimizer"])
-        self.rows, self.done = json.loads(saved["rows"]), saved["done"]
+    def restore(self, saved: Saved) -> None:
+        """Go back to a save."""
+        self.network.restore(saved)
+        self.rows, self.done = saved.place["rows"], saved.place["done"]
 
     def stable_step(self, stream: Stream) -> None:
         """Take the next step of the stable phase."""
@@ -69,27 +57,25 @@ class Trainer:
 
     def write_endpoint(self, path: Path, branch: int) -> None:
         """Write the weights as the endpoint of a branch that left after `done` steps."""
-        about = {"model": vars(self.model.settings), "branch": branch, "branch_step": self.done}
-        with replacing(path) as temporary:
-            # One key alone: safetensors writes several in the order of a randomly seeded hash.
-            temporary.write_bytes(save(self.model.state_dict(), {"endpoint": canonical_json(about)}))
+        about = {"model": vars(self.network.model.settings), "branch": branch, "branch_step": self.done}
+        self.network.write_endpoint(path, ("endpoint", canonical_json(about)))
 
     def _update(self, stream: Stream, branch: int, index: int, step: int, rate: float) -> None:
         """Step on batch `index` of `stream` and log it. Raises UserError on a loss that is not finite."""
+        steps = self.settings.decay_steps if branch else self.settings.steps
         try:
-            record = self._step(stream, index, rate, self.settings.decay_steps if branch else self.settings.steps)
+            record = self.network.step(stream, index, rate, steps)
         except UserError as error:
             raise UserError(f"step {step}{f' of branch {branch}' if branch else ''}: {error}") from None
         self.rows.append({"branch": branch, "step": step, "tokens": step * self.step_tokens, **record})
         if self.tell is not None:
             self.tell(self.rows[-1])
+        self.stopping = any_of(self.asked)
 
-    def _step(self, stream: Stream, index: int, rate: float, steps: int) -> dict[str, Any]:
-        """A step on batch `index` of the stream, which gives `steps` in all."""
-        if self.feed is None:
-            batch = stream.batch(index, self.settings.batch_contexts)
-            return train_step(self.model, self.adamw, batch, rate, self.settings)
-        from smelt.training.device import gpu_step
 
-        following = index + 1 if index + 1 < steps else None
-        return gpu_step(self.model, self.adamw, self.feed, stream, index, following, rate, self.settings)
+def _network(model: ModelSettings, settings: TrainingSettings) -> "Whole | Spread":
+    if not settings.spread:
+        return Whole(model, settings)
+    from smelt.training.spread import Spread  # a second of imports that one process need not spend
+
+    return Spread(model, settings)

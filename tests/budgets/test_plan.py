@@ -78,13 +78,15 @@ def test_spread_by_hand():
     row = planned(memory_bytes=3200.0)[0]
     # Whole weights and gradients of a block without experts (48 parameters) and of embedding and norm (44).
     assert (row["sharded_gpus"], row["sharded_bytes_per_gpu"]) == (2, 816 + 320 + 8 * 92 + 1312)
-    # One context each, of 8 tokens: weights twice (root once) and gradients once, by half; rows of one choice, 4 ways.
-    assert row["communication_bytes"] == 4 * (3 * 48 + 2 * 44) // 2 + 4 * 4 * 8 * 4 // 2
+    # One context each, of 8 tokens: weights twice (root once) and gradients once, by half; rows of one choice, 6 ways.
+    assert row["communication_bytes"] == 4 * (3 * 48 + 2 * 44) // 2 + 2 * 4 * 8 * 6 // 2
     assert row["gathered_communication_bytes"] == 4 * (3 * 120 + 2 * 44) // 2
 
 
 def test_checkpoints_kept():
     assert planned(checkpoints_kept=3)[0]["checkpoint_bytes"] == 2 * 4 * 164 + 3 * 12 * 164
+    # Each of two decays as a job of its own leaves from a checkpoint that is kept.
+    assert planned(apart=True)[0]["checkpoint_bytes"] == 2 * (4 + 12) * 164 + 12 * 164
 
 
 def test_too_little_text():
@@ -130,7 +132,7 @@ def test_the_papers_study(paper):
     assert largest["state_bytes"] == pytest.approx(16 * 54.2e9, rel=1e-3)
     assert (largest["gpus"], total["gpus"]) == (7, 7)
     assert (largest["sharded_gpus"], total["sharded_gpus"]) == (8, 8)  # 256 contexts and 336 experts
-    assert largest["communication_bytes"] == pytest.approx(1.76e12, rel=5e-3)
+    assert largest["communication_bytes"] == pytest.approx(1.25e12, rel=5e-3)
     assert largest["gathered_communication_bytes"] == pytest.approx(2.42e13, rel=5e-3)
     assert all(row["sharded_bytes_per_gpu"] <= settings.memory_bytes for row in rows)
     assert "do not fit into one H200 of 141 GB: 7 at the least" in largest["reason"]
@@ -141,7 +143,7 @@ def test_the_papers_study(paper):
     assert all("the corpus is too small" in row["reason"] for row in [*rows, total])
 
 
-@pytest.mark.parametrize("name", ["desk", "hour", "tune", "smoke"])
+@pytest.mark.parametrize("name", ["desk", "hour", "tune", "tune_hour", "smoke"])
 def test_studies_whose_text_suffices(name):
     found = study.read(study.find(name))
     *rows, _ = plan_rows(load(Settings, jobs.plan(found)))

@@ -85,7 +85,7 @@ def test_paper_study_plans_its_jobs_in_seconds() -> None:
     assert len(of["stable" if apart else "train"]) == 32
     assert len(of.get("decay", [])) == (192 if apart else 0)
     for job in [*of["stable"], *of["decay"]] if apart else of["train"]:
-        assert int(job["gpu"]) in (1, 2, 4, 8)
+        assert int(job["gpu"]) == 8
         assert 100 <= int(job["runtime"]) <= 72 * 60
         assert 16_000 <= int(job["mem_mb"]) <= 1_000_000
     assert all("gpu" not in job for rule in of if rule not in ("train", "stable", "decay") for job in of[rule])

@@ -16,14 +16,6 @@ LOOPED = ModelSettings(
 SEGMENT = st.tuples(st.integers(1, 330), st.lists(st.integers(1, 40), max_size=4))
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def network(precision: torch.dtype = torch.bfloat16) -> Transformer:
     model = Transformer(LOOPED, precision)
     initialise(model, 0)

@@ -30,14 +30,6 @@ TOKENS, PROMPT = 48, 20
 TOLERANCES = {torch.float32: 2e-5, torch.bfloat16: 1e-2}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def network(shape: ModelSettings, precision: torch.dtype = torch.float32) -> Transformer:
     model = Transformer(shape, precision)
     initialise(model, 0)

@@ -21,14 +21,6 @@ LOOPED = dataclasses.replace(SMALL, loop_start=1, loop_length=2, visits=2)
 PRECISIONS = [torch.bfloat16, torch.float32]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def network(shape: ModelSettings, precision: torch.dtype = torch.bfloat16) -> Transformer:
     model = Transformer(shape, precision)
     initialise(model, 0)

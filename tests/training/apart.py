@@ -40,7 +40,7 @@ def kill(trainer: Trainer) -> None:
 
 def ask_to_end(trainer: Trainer) -> None:
     """As the handler of SIGTERM does."""
-    trainer.stopping = True
+    trainer.asked = trainer.stopping = True
 
 
 class Apart:

@@ -56,6 +56,7 @@ class Job:
     def __init__(self, folder: Path, shards: dict[str, list[str]], spec: dict) -> None:
         self.folder = folder
         self.state = folder / "state"
+        self.spec = spec
         models = [
             str(folder / f"branch-{branch + 1}.safetensors") for branch in range(len(spec["training"]["branch_steps"]))
         ]

@@ -52,7 +52,7 @@ def losses(model: dict[str, Any], **recipe: Any) -> dict[str, list[float]]:
     rows = []
     for step in range(STEPS):
         rate = stable_rate(step, trainer.settings)
-        rows.append(train_step(trainer.model, trainer.adamw, text(step), rate, trainer.settings))
+        rows.append(train_step(trainer.network.model, trainer.network.adamw, text(step), rate, trainer.settings))
     return {name: [row[name] for row in rows] for name in COLUMNS}
 
 

@@ -140,6 +140,18 @@ def test_other_text_or_another_recipe_starts_again(apart, shards, tmp_path):
         assert taken == [STEPS], change
 
 
+def test_what_was_kept_after_a_stop_is_of_the_text_that_it_read(apart, shards, tmp_path):
+    """Asked to end in the very step that reaches a branch step, the job that resumes takes none before it keeps it."""
+    with at_step(8, ask_to_end), pytest.raises(SystemExit):
+        apart.stable()
+    apart.stable()
+    other = write_shard(tmp_path / "other/shard-00000.parquet", 8, 77)
+    apart.shards = {**shards, "stable": [other, shards["stable"][1]]}
+    with at_step(0, kill) as taken:
+        apart.stable()
+    assert taken == [STEPS]
+
+
 def test_a_truncated_checkpoint_is_an_error_of_the_decay_and_trained_again_by_the_phase(apart, whole):
     apart.stable()
     path = apart.folder / "stable-2.safetensors"

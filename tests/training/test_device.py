@@ -10,7 +10,7 @@ from smelt.model import gpu
 from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer, initialise
 from smelt.training.data import Stream
-from smelt.training.device import Feed, gpu_step, prepare
+from smelt.training.device import Device, Feed, gpu_step, prepare
 from smelt.training.settings import TrainingSettings
 from smelt.training.step import optimizer, train_step
 
@@ -19,6 +19,9 @@ SHAPE = ModelSettings(
     active_experts=2, loop_start=1, loop_length=1, visits=2,
 )  # fmt: skip
 RECIPE = TrainingSettings(steps=4, branch_steps=(4,), decay_steps=1, learning_rate=0.01, precision="float32")
+
+
+KERNELS = Device(torch.device("cpu"), RECIPE, compiled=False)
 
 
 def trained(step) -> tuple[list[dict], Transformer]:
@@ -32,10 +35,11 @@ def test_steps_agree_with_the_cpu_s(shards):
     def plain(model, adamw, index):
         return train_step(model, adamw, Stream(shards["stable"], 0).batch(index, 1), 0.01, RECIPE)
 
-    stream, feed = Stream(shards["stable"], 0), Feed(torch.device("cpu"), RECIPE)
+    stream, feed = Stream(shards["stable"], 0), Feed(KERNELS, 1)
 
     def ours(model, adamw, index):
-        return gpu_step(model, adamw, feed, stream, index, index + 1, 0.01, RECIPE, compiled=False)
+        gpu.install(model, KERNELS.execution)
+        return gpu_step(model, adamw, feed, stream, index, index + 1, 0.01, RECIPE)
 
     (expected, reference), (found, model) = trained(plain), trained(ours)
     for one, other in zip(found, expected, strict=True):
@@ -48,7 +52,7 @@ def test_steps_agree_with_the_cpu_s(shards):
 
 
 def test_a_batch_made_ahead_is_the_one_that_is_taken(shards):
-    stream, feed = Stream(shards["stable"], 0), Feed(torch.device("cpu"), RECIPE)
+    stream, feed = Stream(shards["stable"], 0), Feed(KERNELS, 1)
     feed.prepare(stream, 1)
     assert feed.ahead is not None
     made = feed.ahead[2]
@@ -62,12 +66,10 @@ def test_a_batch_made_ahead_is_the_one_that_is_taken(shards):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
 def test_a_missing_gpu_is_one_clear_error():
     with pytest.raises(UserError, match=r"training.device is cuda, and torch .* finds no GPU here; .* to cpu"):
-        prepare(dataclasses.replace(RECIPE, device="cuda"), SHAPE)
+        prepare(dataclasses.replace(RECIPE, device="cuda"))
 
 
-def test_one_gpu_and_several_processes_exclude_each_other():
-    with pytest.raises(UserError, match=r"one GPU, without training.processes"):
-        dataclasses.replace(RECIPE, device="cuda", processes=2, batch_contexts=2)
+def test_recomputing_is_for_gpus():
     with pytest.raises(UserError, match=r"recompute needs training.device: cuda"):
         dataclasses.replace(RECIPE, recompute=True)
 
@@ -79,20 +81,17 @@ def test_steps_on_a_gpu_give_the_same_bits_again(shards):
     results = []
     try:
         for _ in range(2):
-            stream, feed = Stream(shards["stable"], 0), Feed(prepare(settings, SHAPE), settings)
+            kernels = Device(prepare(settings), settings)
+            stream, feed = Stream(shards["stable"], 0), Feed(kernels, 1)
             model = Transformer(SHAPE)
             initialise(model, 0)
-            model.to(feed.device)
+            gpu.install(model, kernels.execution)
+            model.to(kernels.device)
             adamw = optimizer(model, settings)
             results.append([gpu_step(model, adamw, feed, stream, i, i + 1, 0.01, settings)["loss"] for i in range(4)])
     finally:
         torch.use_deterministic_algorithms(False)
     assert results[0] == results[1]
-
-
-def test_sizes_are_checked_before_anything_is_trained():
-    with pytest.raises(UserError, match="hidden_size is 12"):
-        gpu.check(dataclasses.replace(SHAPE, hidden_size=12), torch.bfloat16)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")

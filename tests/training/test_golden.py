@@ -10,21 +10,12 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 from smelt.model import transformer
 
 from . import golden
 
 TOLERANCE = {"loss": 1.2e-3, "balance_loss": 8e-3, "z_loss": 2e-3}  # relative
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def excess(name: str, **changes) -> float:

@@ -68,7 +68,7 @@ def test_a_longer_run_starts_as_the_shorter_one(whole, job):
 
 def test_the_seed_changes_weights_and_order_but_not_what_is_read(shards):
     trainers = [Trainer({**SPEC, "training": {**SPEC["training"], "seed": seed}}) for seed in (0, 1)]
-    assert not torch.equal(*(trainer.model.embedding for trainer in trainers))
+    assert not torch.equal(*(trainer.network.model.embedding for trainer in trainers))
     streams = [Stream(shards["stable"], trainer.settings.seed) for trainer in trainers]
     first, second = ([tuple(stream.batch(step, 1).tokens.tolist()) for step in range(8)] for stream in streams)
     assert first != second
@@ -106,7 +106,7 @@ def test_a_run_that_is_being_trained_is_not_trained_twice(job):
 def test_a_state_of_another_spec_is_ignored_and_removed(whole, job):
     stopped = job("stopped", learning_rate=0.02)
     stopped.stop_at(8)
-    assert stopped.state.glob("*/checkpoint.pt")
+    assert list(stopped.state.glob("*/checkpoint.pt"))
     stopped.arguments[1] = whole.arguments[1]
     stopped.run()
     assert stopped.outputs() == whole.outputs()

@@ -4,6 +4,7 @@ float32: losses and norms within 3e-6 of one process, gradients within 2e-6 of t
 process rounds the gradients of its own blocks, so gradients within 1 % of their norm and losses within 1 %.
 """
 
+import errno
 import json
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -24,46 +25,42 @@ from smelt.budgets.memory import all_params
 from smelt.errors import UserError
 from smelt.model.transformer import Transformer, initialise
 from smelt.spec import load
-from smelt.training import distributed
-from smelt.training.parallel import global_step, micro_batches
+from smelt.training import dcp, tensor_file
+from smelt.training import job as jobs
+from smelt.training.accumulate import global_step, micro_batches
 from smelt.training.settings import TrainingSettings
 from smelt.training.sharding import shard
 from smelt.training.step import optimizer, train_step
 
-from . import spread
+from . import fellows
+from .apart import Apart, Killed, ask_to_end, at_step, kill
 from .conftest import SPEC, Job, write_shard
 
-TOLERANCE = {"float32": (3e-6, 2e-6), "bfloat16": (1e-2, 1e-2)}  # of losses, of gradients; relative
+# Relative, of losses and of gradients.
+TOLERANCE = {"float32": (3e-6, 2e-6), "bfloat16": (1e-2, 1e-2), "gpu": (2e-5, 2e-5)}
 LOSSES = ("loss", "balance_loss", "z_loss")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def reference(precision: str, micro: int = 0):
     """The same steps on one process without any of this, or in micro-batches of so many contexts."""
-    model = Transformer(spread.SHAPE, getattr(torch, precision))
+    model = Transformer(fellows.SHAPE, getattr(torch, precision))
     initialise(model, 0)
-    adamw = optimizer(model, spread.RECIPE)
+    adamw = optimizer(model, fellows.RECIPE)
     records, gradients = [], {}
-    for step in range(spread.STEPS):
+    for step in range(fellows.STEPS):
         if micro:
-            batches = micro_batches(spread.Texts(), step, 4, micro)
-            records.append(global_step(model, adamw, batches, 0.01, spread.RECIPE))
+            batches = micro_batches(fellows.Texts(), step, 4, micro)
+            records.append(global_step(model, adamw, batches, 0.01, fellows.RECIPE))
         else:
-            records.append(train_step(model, adamw, spread.Texts().batch(step, 4), 0.01, spread.RECIPE))
+            records.append(train_step(model, adamw, fellows.Texts().batch(step, 4), 0.01, fellows.RECIPE))
         if not step:
             gradients = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
     return {"records": records, "gradients": gradients, "weights": dict(model.named_parameters())}
 
 
-def assert_same_training(found, expected, precision: str) -> None:
-    loss, gradient = TOLERANCE[precision]
+def assert_same_training(found, expected, kind: str) -> None:
+    """`kind` is that of TOLERANCE: a precision, or the GPU's kernels in float32."""
+    loss, gradient = TOLERANCE[kind]
     for own, other in zip(found["records"], expected["records"], strict=True):
         assert {name: own[name] for name in LOSSES} == pytest.approx({name: other[name] for name in LOSSES}, rel=loss)
     first, other = found["records"][0], expected["records"][0]
@@ -72,14 +69,14 @@ def assert_same_training(found, expected, precision: str) -> None:
     assert found["gradients"].keys() == expected["gradients"].keys()
     for name, own in found["gradients"].items():
         assert (own - expected["gradients"][name]).norm() <= gradient * expected["gradients"][name].norm(), name
-    if precision == "float32":
+    if kind != "bfloat16":
         for name, own in found["weights"].items():
             torch.testing.assert_close(own, expected["weights"][name].detach(), rtol=0, atol=3e-5)
 
 
 def start(folder: Path, world: int, task: str) -> None:
     arguments = (world, str(folder), task)
-    processes.start_processes(spread.run, arguments, world, start_method="spawn")
+    processes.start_processes(fellows.run, arguments, world, start_method="spawn")
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -90,13 +87,13 @@ def test_accumulation_changes_nothing(precision, micro):
 
 def test_the_mean_over_micro_batches_would_be_another_loss():
     # Otherwise equal numbers of targets and even routing would hide a wrong normalisation.
-    batches = micro_batches(spread.Texts(), 0, 4, 1)
+    batches = micro_batches(fellows.Texts(), 0, 4, 1)
     targets = {len(batch.tokens) - len(batch.lengths) for batch in batches}
     assert len(targets) > 1
-    model = Transformer(spread.SHAPE, torch.float32)
+    model = Transformer(fellows.SHAPE, torch.float32)
     initialise(model, 0)
     parts = [model(batch.tokens, batch.lengths) for batch in batches]
-    whole = model(*spread.Texts().batch(0, 4))
+    whole = model(*fellows.Texts().batch(0, 4))
     mean = sum(part.balance_loss for part in parts) / len(parts)
     assert abs(mean - whole.balance_loss) > 1e-2 * whole.balance_loss
 
@@ -105,13 +102,15 @@ def check_processes(folder: Path, world: int, task: str) -> None:
     start(folder, world, task)
     results = torch.load(folder / f"cases-{world}.pt", weights_only=True)
     assert results
-    for (precision, micro, expert_parallel), found in results.items():
-        assert_same_training(found, reference(precision), precision)
-        count, tokens = 4 // micro // world, len(spread.Texts().batch(0, 4).tokens) // world
+    for (precision, micro, expert_parallel, kernels), found in results.items():
+        assert_same_training(found, reference(precision), precision if kernels == "cpu" else "gpu")
+        count, tokens = 4 // micro // world, len(fellows.Texts().batch(0, 4).tokens) // world
         traffic = found["traffic"]
         moved = traffic["all_gather_single"] + traffic["reduce_scatter_single"]
-        assert moved == sharding.gathered_bytes(spread.SHAPE, world, count, expert_parallel)
-        rows = sharding.exchanged_bytes(spread.SHAPE, world, count, tokens) if expert_parallel else 0
+        assert moved == sharding.gathered_bytes(fellows.SHAPE, world, count, expert_parallel)
+        size = getattr(torch, precision).itemsize
+        sent = sharding.exchanged_bytes(fellows.SHAPE, world, count, tokens, kernels == "gpu", size)
+        rows = sent if expert_parallel else 0
         assert traffic["all_to_all_single"] == pytest.approx(rows, rel=0.35)  # routing is uneven
 
 
@@ -171,20 +170,20 @@ def assert_same_outputs(one: Job, other: Job) -> None:
 def test_the_command_alone_writes_what_the_plain_one_writes(tmp_path, streams):
     plain, alone = job(tmp_path / "plain", streams), job(tmp_path / "alone", streams, micro_contexts=2)
     plain.run()
-    distributed.main(alone.arguments)
+    alone.run()
     assert_same_outputs(alone, plain)
 
 
 def test_a_broken_save_ends_with_one_error(tmp_path, streams, monkeypatch):
     broken = job(tmp_path / "broken", streams, micro_contexts=2)
-    monkeypatch.setattr(distributed.job, "publish", interrupted)
+    monkeypatch.setattr(jobs, "publish", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        distributed.main(broken.arguments)
+        broken.run()
     (saved,) = broken.state.glob("*/saved-*")
     data = next(saved.glob("*.distcp"))
     data.write_bytes(data.read_bytes()[:-1])
     with pytest.raises(UserError, match="truncated or foreign checkpoint"):
-        distributed.main(broken.arguments)
+        broken.run()
 
 
 def interrupted(*_):
@@ -198,21 +197,123 @@ def test_torchrun_stopped_with_two_processes_goes_on_with_four(tmp_path, streams
     stopped = job(tmp_path / "stopped", streams, micro_contexts=1, processes=2)
     resumed = job(tmp_path / "resumed", streams, micro_contexts=1, processes=4)
     resumed.arguments[resumed.arguments.index("--state") + 1] = str(stopped.state)
-    process = subprocess.Popen(torchrun(2, stopped), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(torchrun(2, "run", stopped.arguments), stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:
         if "step 4 of" in line:
             process.terminate()
     assert process.wait() != 0
     assert any(stopped.state.glob("*/saved-*"))
-    done = subprocess.run(torchrun(4, resumed), stderr=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(torchrun(4, "run", resumed.arguments), stderr=subprocess.PIPE, text=True, check=True)
     assert "resumed at step" in done.stderr
     assert_same_outputs(resumed, whole)
 
 
-def torchrun(count: int, run: Job) -> list[str]:
+def torchrun(count: int, module: str, arguments: list[str]) -> list[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
-    return [*command, "-m", "--", "smelt.training.distributed", *run.arguments]
+    return [*command, "-m", "--", f"smelt.training.{module}", *arguments]
+
+
+def parts(folder: Path, streams, **training) -> Apart:
+    return Apart(folder, streams, job(folder.with_name(folder.name + "-spec"), streams, **training).spec)
+
+
+def test_both_forms_are_the_same_bytes(tmp_path, streams):
+    """In micro-batches; how a job is stopped changes none either."""
+    whole = job(tmp_path / "whole", streams, micro_contexts=2)
+    whole.run()
+    apart = parts(tmp_path / "apart", streams, micro_contexts=2)
+    with at_step(2, ask_to_end), pytest.raises(SystemExit):  # in the step that reaches the first branch
+        apart.stable()
+    with at_step(2, kill), pytest.raises(Killed):
+        apart.stable()
+    apart.stable()
+    with at_step(1, ask_to_end), pytest.raises(SystemExit):
+        apart.decay(1)
+    with at_step(0, kill) as taken:
+        apart.decay(1)
+    assert taken == [1]  # what was saved is not taken again
+    apart.decay(2)
+    apart.join()
+    assert apart.outputs() == {name: whole.outputs()[name] for name in apart.outputs()}
+
+
+@pytest.mark.slow
+def test_both_forms_are_the_same_bytes_on_two_processes(tmp_path, streams):
+    recipe = {"processes": 2, "micro_contexts": 1, "expert_parallel": True}
+    whole = job(tmp_path / "whole", streams, **recipe)
+    subprocess.run(torchrun(2, "run", whole.arguments), check=True)
+    apart = parts(tmp_path / "apart", streams, **recipe)
+    subprocess.run(torchrun(2, "stable", apart.stable_arguments()), check=True)
+    for branch in (1, 2):
+        subprocess.run(torchrun(2, "decay", apart.decay_arguments(branch)), check=True)
+    apart.join()
+    assert apart.outputs() == {name: whole.outputs()[name] for name in apart.outputs()}
+    # A checkpoint is the file of one process: one decays it, to the same but for the order of sums.
+    one = parts(tmp_path / "one", streams)
+    one.folder.joinpath("stable-1.safetensors").hardlink_to(apart.folder / "stable-1.safetensors")
+    one.decay(1)
+    mine, its = (load_file(run.folder / "branch-1.safetensors") for run in (one, apart))
+    for name, weight in mine.items():
+        torch.testing.assert_close(weight, its[name], rtol=0, atol=3e-5)
+
+
+def test_a_save_stands_until_the_next_one_does(tmp_path, streams, monkeypatch):
+    run = job(tmp_path / "run", streams, micro_contexts=2)
+    with at_step(3, ask_to_end), pytest.raises(SystemExit):
+        run.run()
+    (before,) = run.state.glob("*/saved-*")
+
+    def fails(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device", str(target))
+
+    monkeypatch.setattr(dcp.os, "replace", fails)
+    with at_step(2, ask_to_end), pytest.raises(OSError, match="No space left"):
+        run.run()
+    monkeypatch.undo()
+    assert list(run.state.glob("*/saved-*")) == [before]
+    with at_step(0, kill) as taken:
+        run.run()
+    assert taken[0] == 9 - 2  # the third step was of a decay, which starts again
+
+
+def test_a_full_disk_is_one_clear_error(tmp_path, streams):
+    """With room for a model and not for a state."""
+    apart = parts(tmp_path / "run", streams, micro_contexts=2)
+    result = apart.command("stable", apart.stable_arguments(), limit=40)
+    assert result.returncode == 1
+    assert "error: the disk is full" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_saves_of_the_other_kind_are_not_trained_over(tmp_path, streams):
+    several, one = job(tmp_path / "several", streams, micro_contexts=2), job(tmp_path / "one", streams)
+    for run, made in ((several, "checkpoint.pt"), (one, "saved-000000001")):
+        with at_step(1, ask_to_end), pytest.raises(SystemExit):
+            run.run()
+        (folder,) = (path for path in run.state.iterdir() if path.is_dir())
+        (folder / made).mkdir()
+        with pytest.raises(UserError, match=r"holds a save by (one process|several processes); train on"):
+            run.run()
+
+
+def test_an_endpoint_that_is_not_whole_is_not_published(tmp_path, streams):
+    run = job(tmp_path / "run", streams)
+    with at_step(6, ask_to_end), pytest.raises(SystemExit):  # behind the first branch
+        run.run()
+    (endpoint,) = run.state.glob("*/branch-1.safetensors")
+    endpoint.write_bytes(endpoint.read_bytes()[:-1])
+    with pytest.raises(UserError, match=r"branch-1.safetensors: the finished file is gone or truncated; delete"):
+        run.run()
+
+
+def test_a_tensor_file_has_the_bytes_of_the_package(tmp_path):
+    tensors = {"b.x": torch.randn(3, 4), "a": torch.randn(5), "ü": torch.randn(2, 2).t(), "step": torch.tensor(3.0)}
+    about = ("endpoint", '{"name":"ü \\"x\\""}')
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    tensor_file.write(tmp_path / "x.safetensors", shapes, tensors.__getitem__, about)
+    expected = save({name: tensor.contiguous() for name, tensor in tensors.items()}, dict([about]))
+    assert (tmp_path / "x.safetensors").read_bytes() == expected
 
 
 @pytest.mark.parametrize(

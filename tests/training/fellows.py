@@ -1,6 +1,7 @@
-"""What every process of a group does in the tests of training over several processes; started by test_distributed."""
+"""What every process of a group does in the tests of training over several processes; started by test_spread."""
 
 import contextlib
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,14 +10,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor
 
+from smelt.model import gpu
 from smelt.model.settings import ModelSettings
+from smelt.training.accumulate import Cpu, Kernels, global_step, micro_batches
 from smelt.training.data import Batch
 from smelt.training.dcp import Saves
-from smelt.training.parallel import global_step, micro_batches
+from smelt.training.device import Device
 from smelt.training.settings import TrainingSettings
-from smelt.training.sharding import sharded, whole_weights
+from smelt.training.sharding import gathered, sharded
 from smelt.training.step import optimizer
 
 SHAPE = ModelSettings(
@@ -25,11 +27,12 @@ SHAPE = ModelSettings(
 )  # fmt: skip
 RECIPE = TrainingSettings(steps=4, branch_steps=(4,), decay_steps=1, learning_rate=0.01, batch_contexts=4)
 STEPS = 3
+QUICK = {("float32", False, "cpu"), ("float32", True, "gpu")}
 CASES = [
-    (precision, micro, expert_parallel)
+    (precision, micro, expert_parallel, "cpu")
     for precision in ("float32", "bfloat16")
     for micro, expert_parallel in ((4, False), (2, False), (1, False), (1, True), (2, True))
-]
+] + [("float32", micro, expert_parallel, "gpu") for micro, expert_parallel in ((2, False), (1, True))]
 
 
 class Texts:
@@ -73,22 +76,36 @@ def traffic() -> Iterator[dict[str, int]]:
             setattr(dist, name, calls[name])
 
 
-def trained(precision: str, micro: int, expert_parallel: bool) -> dict[str, Any]:
+def kernels_of(name: str, precision: str) -> tuple[Kernels, gpu.Execution | None]:
+    """The CPU's kernels, or the GPU's as far as they run on CPU tensors."""
+    if name == "cpu":
+        return Cpu(), None
+    kernels = Device(torch.device("cpu"), dataclasses.replace(RECIPE, precision=precision), compiled=False)
+    execution = dataclasses.replace(kernels.execution, recompute=True)
+    return kernels, execution
+
+
+def whole_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: gathered(parameter.detach()) for name, parameter in model.named_parameters()}
+
+
+def trained(precision: str, micro: int, expert_parallel: bool, name: str) -> dict[str, Any]:
     """A few steps; the gradients of the first (clipped) and the weights after the last."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    model = sharded(SHAPE, getattr(torch, precision), 0, mesh, expert_parallel)
+    kernels, execution = kernels_of(name, precision)
+    model = sharded(SHAPE, getattr(torch, precision), 0, mesh, expert_parallel, execution)
     adamw = optimizer(model, RECIPE)
     records, gradients = [], {}
     for step in range(STEPS):
         batches = micro_batches(Texts(), step, RECIPE.batch_contexts, micro)
         if step:
-            records.append(global_step(model, adamw, batches, 0.01, RECIPE))
+            records.append(global_step(model, adamw, batches, 0.01, RECIPE, kernels))
             continue
         with traffic() as calls:
-            records.append(global_step(model, adamw, batches, 0.01, RECIPE))
-        for name, parameter in model.named_parameters():
-            gradient = parameter.grad
-            gradients[name] = gradient.full_tensor() if isinstance(gradient, DTensor) else gradient
+            records.append(global_step(model, adamw, batches, 0.01, RECIPE, kernels))
+        for parameter_name, parameter in model.named_parameters():
+            assert parameter.grad is not None
+            gradients[parameter_name] = gathered(parameter.grad)
     return {"records": records, "gradients": gradients, "weights": whole_weights(model), "traffic": calls}
 
 
@@ -99,12 +116,14 @@ def saved(folder: Path, steps: int) -> None:
     model = sharded(SHAPE, torch.float32, seed, mesh, dist.get_world_size() == 2)
     adamw = optimizer(model, RECIPE)
     saves = Saves(folder)
-    place = saves.load(model, adamw) or {"done": 0}
-    losses = []
-    for step in range(place["done"], place["done"] + steps):
+    found = saves.found()
+    if found is not None:
+        saves.load(found[0], model, adamw)
+    done, losses = found[1]["done"] if found else 0, []
+    for step in range(done, done + steps):
         record = global_step(model, adamw, micro_batches(Texts(), step, 4, 1), 0.01, RECIPE)
         losses.append(record["loss"])
-        saves.save(model, adamw, step + 1, {"done": step + 1})  # while the next one trains
+        saves.save(model, adamw, {"done": step + 1})  # while the next one trains
     saves.finish()
     weights = whole_weights(model)
     if dist.get_rank() == 0:
@@ -120,7 +139,7 @@ def run(rank: int, world: int, folder: str, task: str) -> None:
     try:
         if task in ("cases", "quick"):
             cases = [case for case in CASES if RECIPE.batch_contexts // case[1] >= world]
-            cases = [case for case in cases if task == "cases" or case[:2] == ("float32", 1)]
+            cases = [case for case in cases if task == "cases" or (case[0], case[2], case[3]) in QUICK]
             results = {case: trained(*case) for case in cases}
             if rank == 0:
                 torch.save(results, f"{folder}/cases-{world}.pt")
