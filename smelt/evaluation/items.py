@@ -16,6 +16,8 @@ from smelt.errors import UserError
 from smelt.evaluation.tasks import Task
 from smelt.spec import canonical_json, digest
 
+NAMED = 6  # fields of a row that a message names
+
 
 class Item(NamedTuple):
     """One row of a task's file."""
@@ -35,10 +37,13 @@ def find_file(folder: str | Path, task: Task) -> Path | None:
 
 
 def find_named(folder: str | Path, file: str) -> Path | None:
-    """`find_file` of a path as `Task.file` and `Task.demonstrations` give it."""
+    """`find_file` of a path as `Task.file` and `Task.demonstrations` give it. Raises UserError on a closed folder."""
     names = (file, Path(file).name)
     places = [Path(folder) / f"{name}{ending}" for name in names for ending in ("", ".gz")]
-    return next((place for place in places if place.is_file()), None)
+    try:
+        return next((place for place in places if place.is_file()), None)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be searched for {file} ({error.strerror}); mend its permissions") from None
 
 
 def read_items(path: str | Path, task: Task) -> list[Item]:
@@ -92,6 +97,11 @@ def _bytes(path: Path, task: Task) -> bytes:
         raise UserError(
             f"{path}: {task.name}: not readable as gzip ({error}); fetch it again ({task.source})"
         ) from None
+    except OSError as error:  # no permission, a folder of that name, a broken disk
+        raise UserError(
+            f"{path}: {task.name}: cannot be read ({error.strerror or error}); mend its permissions, or fetch it"
+            f" again ({task.source})"
+        ) from None
 
 
 def _item(place: str, index: int, line: bytes, task: Task) -> Item:
@@ -110,14 +120,30 @@ def _row(place: str, line: bytes) -> dict[str, Any]:
     if not line.strip():
         raise UserError(f"{place}: the row is empty; expected one JSON object a row, so take the empty row out")
     try:
-        row = json.loads(line.decode("utf-8"))
+        row = json.loads(line.decode("utf-8"), object_pairs_hook=_object)
     except UnicodeDecodeError as error:
         raise UserError(f"{place}: not UTF-8 ({error.reason} at byte {error.start}); convert the file") from None
+    except _Twice as error:
+        raise UserError(f"{place}: the field {error} stands there twice; keep one of them") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: not JSON ({error}); expected one JSON object a row") from None
     if not isinstance(row, dict):
-        raise UserError(f"{place}: expected a JSON object, found {_short(row)}")
+        raise UserError(f"{place}: expected a JSON object, found {short(row)}")
     return row
+
+
+class _Twice(Exception):
+    """A key that stands twice in an object, shortened."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises _Twice on a key written twice, of which plain JSON would keep the last."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Twice(short(key))
+        found[key] = value
+    return found
 
 
 def _multiple_choice(place: str, row: dict[str, Any]) -> tuple[str, list[str], str, int]:
@@ -139,15 +165,22 @@ READERS = {"multiple_choice": _multiple_choice, "schema": _schema, "language_mod
 
 def _value(place: str, row: dict[str, Any], key: str) -> Any:
     if key not in row:
-        raise UserError(f"{place}: the field {key!r} is missing; the row has {', '.join(sorted(row)) or 'no field'}")
+        raise UserError(f"{place}: the field {key!r} is missing; the row has {_fields(row)}")
     return row[key]
+
+
+def _fields(row: dict[str, Any]) -> str:
+    """The names of a row's fields, however many and long they are, in one short line."""
+    names = [short(name) for name in sorted(row)]
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    return ", ".join(names[:NAMED] + more) or "no field"
 
 
 def _text(place: str, row: dict[str, Any], key: str) -> str:
     """A field's text without blanks at its ends, as the reference reads it."""
     value = _value(place, row, key)
     if not isinstance(value, str):
-        raise UserError(f"{place}: {key} is {_short(value)}, expected a string")
+        raise UserError(f"{place}: {key} is {short(value)}, expected a string")
     if not value.strip():
         raise UserError(f"{place}: {key} is empty; expected a text")
     return value.strip()
@@ -157,12 +190,12 @@ def _texts(place: str, row: dict[str, Any], key: str) -> list[str]:
     """A field's list of texts, blanks at their ends kept, as the reference reads it."""
     values = _value(place, row, key)
     if not isinstance(values, list):
-        raise UserError(f"{place}: {key} is {_short(values)}, expected a list of strings")
+        raise UserError(f"{place}: {key} is {short(values)}, expected a list of strings")
     if len(values) < 2:
         raise UserError(f"{place}: {key} has {len(values) or 'no'} entries, expected at least two to choose from")
     for number, value in enumerate(values):
         if not isinstance(value, str):
-            raise UserError(f"{place}: {key}[{number}] is {_short(value)}, expected a string")
+            raise UserError(f"{place}: {key}[{number}] is {short(value)}, expected a string")
         if not value.strip():
             raise UserError(f"{place}: {key}[{number}] is empty; expected a text")
     return values
@@ -171,12 +204,13 @@ def _texts(place: str, row: dict[str, Any], key: str) -> list[str]:
 def _gold(place: str, row: dict[str, Any], count: int) -> int:
     gold = _value(place, row, "gold")
     if type(gold) is not int:  # true is an int to Python
-        raise UserError(f"{place}: gold is {_short(gold)}, expected a whole number, the index of the right choice")
+        raise UserError(f"{place}: gold is {short(gold)}, expected a whole number, the index of the right choice")
     if not 0 <= gold < count:
         raise UserError(f"{place}: gold is {gold}, expected 0 to {count - 1}: there are {count} choices")
     return gold
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value as JSON on one line, of at most 40 characters, for messages."""
     text = json.dumps(value, ensure_ascii=True)
     return text if len(text) <= 40 else f"{text[:37]}..."

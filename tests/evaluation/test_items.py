@@ -73,7 +73,7 @@ def test_windows_line_ends_and_gzip_read_the_same(tmp_path):
 
 
 BROKEN = [
-    (BASE, {"choices": ["a", "b"], "gold": 0}, "the field 'query' is missing; the row has choices, gold"),
+    (BASE, {"choices": ["a", "b"], "gold": 0}, 'the field \'query\' is missing; the row has "choices", "gold"'),
     (BASE, {}, "the field 'choices' is missing; the row has no field"),
     (BASE, ROW | {"gold": 2}, "gold is 2, expected 0 to 1"),
     (BASE, ROW | {"gold": -1}, "gold is -1, expected 0 to 1"),
@@ -107,6 +107,15 @@ BROKEN = [
     (BASE, b"\xef\xbb\xbf{}", "not JSON .*BOM"),
     (BASE, b'{"query": "caf\xe9"}', "not UTF-8 .* at byte 14"),
     (BASE, b"", "the row is empty"),
+    (
+        BASE,
+        b'{"query": "a", "choices": ["b", "c"], "gold": 0, "gold": 1}',
+        'the field "gold" stands there twice; keep one',
+    ),
+    (BASE, b'{"query": "a", "extra": {"x": 1, "x": 1}}', 'the field "x" stands there twice'),
+    (BASE, b'{"' + b"k" * 100_000 + b'": 1, "' + b"k" * 100_000 + b'": 1}', r"the field \"k+\.\.\. stands there twice"),
+    (BASE, {"a\nb": 1, "c" * 100_000: 2}, r'the row has "a\\nb", "c+\.\.\.$'),
+    (BASE, {f"field {number}": 0 for number in range(900)}, r'"field 1", .*, 894 more$'),
 ]
 
 
@@ -140,6 +149,20 @@ def test_files_that_are_not_the_tasks_are_refused(tmp_path):
             read_items(packed, BASE)
     with pytest.raises(UserError, match="no such file; own can be had from my disk"):
         read_items(tmp_path / "none.jsonl", BASE)
+
+
+@pytest.mark.parametrize("name", ["own.jsonl", "own.jsonl.gz"])
+def test_a_file_that_cannot_be_opened_is_one_clear_error(tmp_path, monkeypatch, name):
+    (tmp_path / name).mkdir()
+    with pytest.raises(UserError, match=rf"{name}: own: cannot be read \(Is a directory\).*again \(my disk\)"):
+        read_items(tmp_path / name, BASE)
+
+    def closed(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", closed)
+    with pytest.raises(UserError, match=r"cannot be searched for a/own\.jsonl \(Permission denied\); mend"):
+        find_file(tmp_path, BASE)
 
 
 def test_a_file_is_found_by_path_or_by_name(tmp_path):
