@@ -7,14 +7,14 @@ differently; here BOS stays, all choices see the same context, and what was cut 
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from smelt.errors import UserError
 from smelt.evaluation.encoder import Encoder, Tokens, encode, encode_once, separable
-from smelt.evaluation.items import Item
+from smelt.evaluation.items import Item, short
 from smelt.evaluation.tasks import Task
 
 TRUNCATIONS = ("bos_left", "whole_demos")
@@ -28,6 +28,7 @@ class Tree(NamedTuple):
     continuations: list[Tokens]
     truncated: int  # tokens cut behind BOS
     dropped: int  # oldest demonstrations left out whole
+    whole: int  # newest demonstrations of which nothing was cut
     differing: bool  # whether a query and its continuation have other tokens when tokenised as one text
 
 
@@ -64,8 +65,8 @@ def trees(
 ) -> list[Tree]:
     """The item's contexts and continuations in tokens, each with one continuation fed in at most `length` of them.
 
-    `shown` are its demonstrations, oldest first. Raises UserError, naming task and item, where a continuation has no
-    token or does not fit.
+    `shown` are its demonstrations, oldest first. Raises UserError, naming row and task, where a continuation has no
+    token or does not fit; the caller knows the file.
     """
     texts = continuations(item, encoder.prefix_space)
     answers = [encode(encoder, text) for text in texts]
@@ -76,13 +77,14 @@ def trees(
             dropped += 1
             contexts = _contexts(encoder, task, item, shown[dropped:])
     cut = max(0, max(map(len, contexts)) - room)
-    asked = queries(task, item, shown[dropped:])
+    left = shown[dropped:]
     bos = np.array([encoder.bos], dtype=np.int32)
     found = []
-    for option, (context, query) in enumerate(zip(contexts, asked, strict=True)):
+    for option, (context, query) in enumerate(zip(contexts, queries(task, item, left), strict=True)):
         own = min(cut, max(len(context) - 1, 0))  # of options of very unequal length none loses all
         differing = any(_differs(encoder, query, text) for text in texts)
-        found.append(Tree(option, np.concatenate([bos, context[own:]]), answers, own, dropped, differing))
+        whole = _whole(encoder, task, item, left, own)
+        found.append(Tree(option, np.concatenate([bos, context[own:]]), answers, own, dropped, whole, differing))
     return found
 
 
@@ -101,11 +103,14 @@ def _longest(task: Task, item: Item, texts: Sequence[str], answers: Sequence[Tok
     """Tokens of the longest continuation. Raises UserError where one has none, or leaves no room for a context."""
     for text, tokens in zip(texts, answers, strict=True):
         if not len(tokens):
-            raise UserError(f"{task.name}, item {item.index} ({item.id}): the tokenizer has no token for {text!r}")
+            raise UserError(
+                f"row {item.index + 1} ({task.name}): the tokenizer has no token for {short(text)}; take the row out, or"
+                " the task"
+            )
         if len(tokens) >= length:
             raise UserError(
-                f"{task.name}, item {item.index} ({item.id}): a continuation of {len(tokens)} tokens does not fit"
-                f" beside its context into {length}; score the task with a longer context or leave it out"
+                f"row {item.index + 1} ({task.name}): a continuation of {len(tokens)} tokens does not fit beside its"
+                f" context into {length}; score the task with a longer context or leave it out"
             )
     return max(map(len, answers))
 
@@ -113,11 +118,32 @@ def _longest(task: Task, item: Item, texts: Sequence[str], answers: Sequence[Tok
 def _contexts(encoder: Encoder, task: Task, item: Item, shown: Sequence[Item]) -> list[Tokens]:
     """Tokens of preamble and query, one for each query, without BOS and uncut."""
     pieces = preamble(task, item, shown)
-    if all(separable(encoder, left, right) for left, right in pairwise(pieces)):
-        before = [encode(encoder, piece) for piece in pieces]
-    else:
-        before = [encode_once(encoder, "".join(pieces))]
+    before = [encode(encoder, piece) for piece in pieces] if _apart(encoder, pieces) else [_joined(encoder, pieces)]
     return [np.concatenate([*before, encode(encoder, query)]) for query in queries(task, item, shown)]
+
+
+def _apart(encoder: Encoder, pieces: Sequence[str]) -> bool:
+    """Whether pieces of a preamble have the tokens of their text when each is tokenised alone."""
+    return all(separable(encoder, left, right) for left, right in pairwise(pieces))
+
+
+def _joined(encoder: Encoder, pieces: Sequence[str]) -> Tokens:
+    return encode_once(encoder, "".join(pieces))
+
+
+def _whole(encoder: Encoder, task: Task, item: Item, shown: Sequence[Item], cut: int) -> int:
+    """Of the demonstrations those that begin behind the first `cut` tokens of the context.
+
+    Where a token may span two of them, one begins where the text before it would end if it stood alone.
+    """
+    if not cut or not shown:
+        return len(shown)
+    pieces = preamble(task, item, shown)
+    if _apart(encoder, pieces):
+        ends = [*accumulate(len(encode(encoder, piece)) for piece in pieces)]
+    else:
+        ends = [len(_joined(encoder, pieces[:count])) for count in range(1, len(pieces) + 1)]
+    return sum(start >= cut for start in [0, *ends[:-1]])
 
 
 def _differs(encoder: Encoder, query: str, text: str) -> bool:

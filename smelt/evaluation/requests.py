@@ -22,11 +22,12 @@ from smelt.evaluation import prompts
 from smelt.evaluation.encoder import Encoder, read_encoder
 from smelt.evaluation.items import Item, read_items, subset
 from smelt.evaluation.samplers import SAMPLERS, Shown, demonstrations, repeated, shown_before
-from smelt.evaluation.tasks import Task
+from smelt.evaluation.tasks import Task, shots_taken
 from smelt.spec import canonical_json, digest, load
 
 MODULE = "smelt.evaluation.requests"
 GROUP = 2000  # rows in memory, and in a row group of the file
+LARGEST = 2**31 - 1  # of a seed: what its column holds
 
 REQUESTS = pa.schema(
     [
@@ -43,7 +44,11 @@ REQUESTS = pa.schema(
         field("continuations", pa.list_(pa.list_(pa.int32())), "tokens of each continuation"),
         field("characters", pa.list_(pa.int32()), "length of each continuation without its leading space"),
         field("bytes", pa.list_(pa.int32()), "the same in bytes of UTF-8"),
-        field("demonstrations", pa.list_(pa.int32()), "rows of the demonstrations in the prompt, oldest first"),
+        field(
+            "demonstrations",
+            pa.list_(pa.int32()),
+            "rows of the demonstrations that the prompt holds uncut, oldest first",
+        ),
         field("truncated", pa.int32(), "tokens cut from the context behind BOS, for want of room"),
         field("dropped", pa.int32(), "oldest demonstrations left out whole, for want of room"),
         field("differing", pa.bool_(), "whether a query and its continuation have other tokens as one text"),
@@ -80,6 +85,7 @@ class Settings:
             ("preset_items", "a whole number, 0 for all items", self.preset_items >= 0),
             ("shots", "different whole numbers from 0", _distinct(self.shots)),
             ("seeds", "different whole numbers from 0, at least one", bool(self.seeds) and _distinct(self.seeds)),
+            ("seeds", f"none above {LARGEST}", max(self.seeds, default=0) <= LARGEST),
             ("sampler", f"one of {', '.join(SAMPLERS)}", self.sampler in SAMPLERS),
             ("truncation", f"one of {', '.join(prompts.TRUNCATIONS)}", self.truncation in prompts.TRUNCATIONS),
             ("context", "at least 2 tokens", self.context >= 2),
@@ -90,9 +96,7 @@ class Settings:
 
 def shots_of(task: Task, settings: Settings) -> list[int]:
     """Numbers of demonstrations that the task is asked with: its own, or those of the settings that it allows."""
-    if not settings.shots:
-        return [task.shots]
-    return [shots for shots in settings.shots if shots <= max(task.shots, task.sweep_shots)]
+    return shots_taken(task, settings.shots)
 
 
 def task_rows(
@@ -100,7 +104,7 @@ def task_rows(
 ) -> Iterator[dict[str, Any]]:
     """Rows of REQUESTS for one task; `items` is its full file, `fixed` that of its fixed demonstrations, if any.
 
-    Prints what should be known of the prompts. Raises UserError that names the item.
+    Prints what should be known of the prompts. Raises UserError that names the row.
     """
     wanted = subset(items, settings.preset_items)
     source = fixed if task.demonstrations else items
@@ -154,7 +158,7 @@ def _rows(
             "continuations": tree.continuations,
             "characters": [len(text) for text in texts],
             "bytes": [len(text.encode()) for text in texts],
-            "demonstrations": shown[tree.dropped :],
+            "demonstrations": shown[len(shown) - tree.whole :],
             "truncated": tree.truncated,
             "dropped": tree.dropped,
             "differing": tree.differing,
@@ -167,8 +171,34 @@ def all_rows(encoder: Encoder, settings: Settings, paths: Mapping[str, str]) -> 
         # The digest is that of the items, not of the file of demonstrations beside them.
         fixed = dataclasses.replace(task, sha256="", file=task.demonstrations)
         before = read_items(_path(task, task.demonstrations, paths), fixed) if task.demonstrations else []
-        yield from task_rows(encoder, task, read_items(_path(task, task.file, paths), task), before, settings)
+        path = _path(task, task.file, paths)
+        items = read_items(path, task)
+        try:
+            yield from task_rows(encoder, task, items, before, settings)
+        except UserError as error:
+            raise UserError(f"{path}, {error}") from None
         encoder.known.clear()
+
+
+def _check_shots(settings: Settings) -> None:
+    """Raise UserError where no task takes any of the numbers of demonstrations, and so nothing would be asked."""
+    tasks = [load(Task, values) for values in settings.tasks]
+    if not any(shots_of(task, settings) for task in tasks):
+        most = max(max(task.shots, task.sweep_shots) for task in tasks)
+        raise UserError(
+            f"requests: shots is {list(settings.shots)}, but no task takes more than {most}; name a smaller number, or"
+            " none for each task's own"
+        )
+
+
+def _origin(spec: Any, paths: Sequence[str]) -> dict[str, Any]:
+    """The file's provenance. Raises UserError where an input cannot be opened."""
+    try:
+        return provenance(MODULE, spec, paths)
+    except OSError as error:
+        raise UserError(
+            f"{error.filename}: cannot be read ({error.strerror}); mend the file or its permissions"
+        ) from None
 
 
 def _path(task: Task, file: str, paths: Mapping[str, str]) -> str:
@@ -204,7 +234,8 @@ def main(argv: Sequence[str]) -> None:
     if len(settings.files) != len(arguments.items):
         raise UserError(f"requests: {len(settings.files)} names in `files`, {len(arguments.items)} paths; give as many")
     paths = dict(zip(settings.files, arguments.items, strict=True))
-    origin = provenance(MODULE, spec, [arguments.tokenizer, *arguments.items])
+    _check_shots(settings)
+    origin = _origin(spec, [arguments.tokenizer, *arguments.items])
     total = write(all_rows(read_encoder(arguments.tokenizer), settings, paths), arguments.out, origin)
     print(f"requests: {total} contexts of {len(settings.tasks)} tasks", file=sys.stderr)
 

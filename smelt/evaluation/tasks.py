@@ -8,7 +8,7 @@ generated, and never a part of Core.
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -107,6 +107,14 @@ def chosen(names: Iterable[str], tasks: Mapping[str, Task]) -> list[Task]:
             raise UserError(f"no task or suite {name!r}; known are {known}")
         wanted |= {name} if name in tasks else suite
     return [task for task in tasks.values() if task.name in wanted]
+
+
+def shots_taken(task: Task, shots: Sequence[int]) -> list[int]:
+    """Of some numbers of demonstrations those that the task is asked with; of none its own.
+
+    A task goes up to its own number or to its most in the sweep, whichever is larger.
+    """
+    return [count for count in shots if count <= max(task.shots, task.sweep_shots)] if shots else [task.shots]
 
 
 def core_tasks(tasks: Mapping[str, Task]) -> list[Task]:

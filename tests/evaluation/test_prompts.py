@@ -134,7 +134,7 @@ def test_one_bos_stands_first_and_what_is_fed_fits_any_length(family, truncation
     encoder = ENCODERS[family]
     longest = max(len(encode(encoder, text)) for text in continuations(item, encoder.prefix_space))
     if longest >= length:
-        with pytest.raises(UserError, match=r"mine, item 0 \(\w{16}\): a continuation of \d+ tokens does not fit"):
+        with pytest.raises(UserError, match=r"^row 1 \(mine\): a continuation of \d+ tokens does not fit"):
             trees(encoder, mine, item, shown, length, truncation)
         return
     found = trees(encoder, mine, item, shown, length, truncation)
@@ -150,6 +150,24 @@ def test_one_bos_stands_first_and_what_is_fed_fits_any_length(family, truncation
     assert (max(tree.truncated for tree in found) == 0) == fits
     if not fits:  # and no more than has to be cut
         assert max(len(tree.context) for tree in found) + longest - 1 == length
+
+
+@pytest.mark.parametrize("family", ["byte level", "spanning"])
+@pytest.mark.parametrize("truncation", TRUNCATIONS)
+def test_a_demonstration_of_which_a_token_was_cut_is_not_counted(family, truncation):
+    """A prompt said to hold demonstrations of which it had lost the question."""
+    encoder, words = ENCODERS[family], ("stone", "trophy", "suitcase", "old bridge")
+    item, *shown = (choice(row, f"Question: the {word}?", (word, "A")) for row, word in enumerate(("sun", *words)))
+    texts = [f"{one.query} {one.choices[0]}" for one in shown]
+    full = len(trees(encoder, task(), item, shown, 1000)[0].context)
+    for length in range(full + 20, 8, -1):
+        (tree,) = trees(encoder, task(), item, shown, length, truncation)
+        pieces = [encoder.tokenizer.id_to_token(int(token)) for token in tree.context[1:]]
+        prompt = "".join(pieces).replace("Ġ", " ").replace("Ċ", "\n")
+        held = [text in prompt for text in texts]
+        assert tree.whole in (sum(held), sum(held) - 1)  # the newline before the oldest may be all that was cut
+        assert held[len(held) - tree.whole :] == [True] * tree.whole
+    assert tree.whole == 0 < len(shown)
 
 
 @given(prompt=asked(), length=LENGTHS)
@@ -323,7 +341,7 @@ def test_a_continuation_without_a_token_is_an_error_that_names_it():
     tokenizer = Tokenizer(models.BPE(vocab={BOS: 0, "a": 1, "b": 2}, merges=[]))
     tokenizer.add_special_tokens([BOS])
     item = choice(5, "a", ("b", "ζ"))
-    with pytest.raises(UserError, match=r"mine, item 5 \(\w{16}\): the tokenizer has no token for ' ζ'"):
+    with pytest.raises(UserError, match=r'^row 6 \(mine\): the tokenizer has no token for " \\u03b6"'):
         trees(encoder_of(tokenizer), task(), item, [], 50)
 
 

@@ -197,7 +197,8 @@ def test_no_row_is_longer_than_the_model_reads(length, truncation):
         fed = len(row["context"]) + longest - 1
         assert fed <= length
         assert (fed < length) <= (row["truncated"] == 0)
-        assert len(row["demonstrations"]) == 2 - row["dropped"]
+        held = len(row["demonstrations"])
+        assert held == 2 - row["dropped"] if not row["truncated"] else held < 2
         assert truncation == "whole_demos" or row["dropped"] == 0
 
 
@@ -285,13 +286,26 @@ def test_two_processes_write_the_same_bytes_and_load_no_torch(folder):
         ({"files": ["a", "a", "b"]}, "files is .*, expected no file twice"),
         ({"files": ["desk/mine.jsonl"]}, "1 names in `files`, 3 paths"),
         ({"files": ["w.jsonl", "word.jsonl", "x.jsonl"]}, r"mine needs desk/mine\.jsonl, which is none of `files`"),
-        ({"context": 3}, r"mine, item 0 \(\w{16}\): a continuation of \d+ tokens does not fit beside its context"),
+        ({"seeds": [2**31]}, "seeds is .*, expected none above 2147483647"),
+        ({"shots": [9]}, r"shots is \[9\], but no task takes more than 8; name a smaller number"),
+        (
+            {"context": 3},
+            r"^/.*/mine\.jsonl, row 1 \(mine\): a continuation of \d+ tokens does not fit beside its context",
+        ),
     ],
 )
 def test_what_cannot_be_asked_is_one_clear_error_and_leaves_no_file(folder, changes, message):
     with pytest.raises(UserError, match=message):
         asked(folder, **changes)
     assert not list(folder.glob("*requests.parquet*"))
+
+
+def test_a_file_that_cannot_be_opened_is_one_clear_error(folder):
+    (folder / "w.jsonl").unlink()
+    for why in ("No such file or directory", "Is a directory"):
+        with pytest.raises(UserError, match=rf"/w\.jsonl: cannot be read \({why}\)"):
+            asked(folder)
+        (folder / "w.jsonl").mkdir(exist_ok=True)
 
 
 def test_a_single_item_without_a_pool_is_asked_without_demonstrations(capsys):
