@@ -7,7 +7,7 @@ It depends on the tokenizer; bits per byte do not, and the mean over tasks (macr
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -60,10 +60,11 @@ def members(suite: str, tasks: Mapping[str, Task]) -> list[str]:
 
 def completion_rows(endpoint: Endpoint, tasks: Mapping[str, Task]) -> list[dict[str, Any]]:
     """One row for each suite, missing values with their reason."""
-    return [_row(endpoint, suite, members(suite, tasks)) for suite in SUITES]
+    return [_row(endpoint, suite, tasks) for suite in SUITES]
 
 
-def _row(endpoint: Endpoint, suite: str, named: Sequence[str]) -> dict[str, Any]:
+def _row(endpoint: Endpoint, suite: str, tasks: Mapping[str, Task]) -> dict[str, Any]:
+    named = members(suite, tasks)
     scored = [name for name in named if name in endpoint.tasks]
     row: dict[str, Any] = dict.fromkeys(COMPLETION.names)
     row |= {**endpoint.keys, "suite": suite, "tasks": len(scored), "of": SUITES[suite] or len(named)}
@@ -72,6 +73,7 @@ def _row(endpoint: Endpoint, suite: str, named: Sequence[str]) -> dict[str, Any]
         return row | {"reason": f"no completion task of the suite {suite} {what}"}
     found = endpoint.estimate(scored, nats)
     notes = [f"Completion over {row['tasks']} of {row['of']} tasks"] if row["tasks"] < row["of"] else []
+    notes += standard.partial(endpoint, tasks, scored) + standard.cut(endpoint, scored)
     return row | {
         "nats_per_token": found.value,
         "nats_se": found.error,

@@ -30,6 +30,7 @@ CATEGORIES = {
     "symbolic problem solving": 5,
     "reading comprehension": 3,
 }
+UNSCORED = "not scored at all: a file is not there, or it takes none of the shots asked for"
 CORE_TABLE = pa.schema(
     [
         *ENDPOINT,
@@ -94,7 +95,7 @@ def core_row(endpoint: Endpoint, tasks: Mapping[str, Task], baselines: str) -> d
         row["core_se"] = found.error
         notes += _categories(row, endpoint, tasks, core, baselines)
         notes += [f"Core: {note}" for note in standard.error_note(found.seeds)]
-        notes += _partial(endpoint, tasks, core)
+        notes += standard.partial(endpoint, tasks, core) + standard.cut(endpoint, core)
     else:
         notes.append("no Core task was scored with its own shots")
     if other:
@@ -102,20 +103,13 @@ def core_row(endpoint: Endpoint, tasks: Mapping[str, Task], baselines: str) -> d
         row |= {"other_score": found.value, "other_se": found.error}
         notes += [f"the study's own suite over {len(other)} of {len(named)} tasks"] if len(other) < len(named) else []
         notes += [f"the study's own suite: {note}" for note in standard.error_note(found.seeds)]
+        notes += standard.cut(endpoint, other)
     else:
         notes.append("no task of the study's own suite was scored with its own shots")
     if endpoint.others:
         scored = ", ".join(f"{name} ({tasks[name].shots})" for name in endpoint.others)
         notes.append(f"not scored with their own number of shots: {scored}")
     return row | {"reason": "; ".join(notes) or None}
-
-
-def _partial(endpoint: Endpoint, tasks: Mapping[str, Task], names: Sequence[str]) -> list[str]:
-    """Of a full evaluation, the tasks whose file holds only a part of the published one."""
-    if endpoint.keys["preset"] != "full":
-        return []
-    scored = {name: next(iter(endpoint.tasks[name].values()))["items"] for name in names}
-    return [f"{name} over {n} of {tasks[name].items} items" for name, n in scored.items() if n < tasks[name].items]
 
 
 def _categories(
@@ -143,9 +137,12 @@ def mmlu_rows(endpoint: Endpoint, tasks: Mapping[str, Task], baselines: str) -> 
             row |= {"accuracy": found.value, "accuracy_se": found.error, "evaluation_seeds": found.seeds}
             row["centred"] = measures.centred(found.value, measures.chance(tasks[name], baselines))
             row |= {"subjects": first["categories"], "items": first["items"]}
-            row["reason"] = "; ".join(standard.error_note(found.seeds)) or None
+            notes = standard.partial(endpoint, tasks, [name]) + standard.cut(endpoint, [name])
+            row["reason"] = "; ".join(notes + standard.error_note(found.seeds)) or None
+        elif name in endpoint.others:
+            row["reason"] = f"not scored with its own {tasks[name].shots} shots, but with others"
         else:
-            row["reason"] = "not scored with its own shots" if named else "MMLU is not among the study's tasks"
+            row["reason"] = UNSCORED if named else "MMLU is not among the study's tasks"
         rows.append(row)
     return rows
 

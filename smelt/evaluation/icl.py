@@ -3,7 +3,8 @@
 Reads results/evaluation/task_scores.parquet and the scores of each run; writes icl.parquet and sweep.parquet. For each
 task the difference at its largest number of shots is averaged over the cells in which both beat chance, and tested
 over evaluation seeds by an exact sign flip: the demonstrations of a seed are the same for both, so the differences are
-paired. That test knows of no other noise than that of the demonstrations; beside it stands one over items.
+paired. That test knows of no other noise than that of the demonstrations, and one item may decide it; beside it stands
+one over items, and a difference is resolved where both agree. Neither knows of the seed of the training.
 """
 
 import argparse
@@ -43,8 +44,10 @@ ICL = pa.schema(
         field("patterns", pa.int32(), "patterns of signs counted"),
         field("p_holm", pa.float64(), "p_value after Holm's correction over the tasks of an architecture"),
         field("item_p", pa.float64(), "one-sided sign flip over items, all their seeds and cells together"),
+        field("item_p_holm", pa.float64(), "item_p after Holm's correction over the same tasks"),
         field("items", pa.int32(), "items of the task or of the tasks averaged"),
-        field("resolved", pa.bool_(), f"whether p_holm is below {LEVEL}"),
+        field("training_seeds", pa.int32(), "seeds of the training that both have, the fewest of its cells"),
+        field("resolved", pa.bool_(), f"whether both p_holm and item_p_holm are below {LEVEL}"),
         field("reason", pa.string(), "why a value is missing, and what it rests on"),
     ]
 )
@@ -109,8 +112,11 @@ def _row(
     runs = matched(by_run, sides)
     if not runs:
         return row | {"reason": f"no cell and training seed has both {sides[0]} and {sides[1]}"}
-    shots = most_shots(by_run[runs[0]][one.name])
-    row |= {"shots": shots, "evaluation_seeds": by_run[runs[0]][one.name].seeds[shots]}
+    curve = by_run[runs[0]][one.name]
+    if not curve.scores:
+        return row | {"reason": "there is no number of demonstrations that all of its tasks have"}
+    shots = most_shots(curve)
+    row |= {"shots": shots, "evaluation_seeds": curve.seeds[shots]}
     if not row["evaluation_seeds"]:
         return row | {"reason": f"no demonstrations are drawn with {shots} shots, so there is nothing to pair"}
     scores = {run: by_run[run][one.name].scores[shots] for run in runs}
@@ -125,9 +131,10 @@ def _row(
     row |= {"p_value": test.p, "p_two_sided": test.p_two_sided, "patterns": test.patterns}
     differences = item_differences(items, one, shots, sides, [run for run in runs if run[1:3] in both])
     by_item = sign_flips(differences, EXACT_ITEMS, settings.flips, settings.seed)
-    row |= {"item_p": by_item.p, "items": len(differences)}
+    row |= {"item_p": by_item.p, "items": len(differences), "training_seeds": _training_seeds(runs, sides[0], both)}
     left = len(cells) - len(both)
     notes = sweep.partly(one) + standard.error_note(row["evaluation_seeds"])
+    notes += curve.note(shots)
     notes += [f"{left} of {len(cells)} cells left out: not both beat chance ({one.chance:.3g})"] if left else []
     return row | {"reason": "; ".join(notes) or None}
 
@@ -135,6 +142,11 @@ def _row(
 def matched(by_run: Mapping[Run, Any], sides: Sides) -> list[Run]:
     """The runs of both architectures that have a partner of the same cell and training seed."""
     return [run for run in by_run if run[0] in sides and all((side, *run[1:]) in by_run for side in sides)]
+
+
+def _training_seeds(runs: Sequence[Run], architecture: str, cells: Sequence[Cell]) -> int:
+    """Seeds of the training behind an architecture's score, the fewest of the cells."""
+    return min(sum(run[:3] == (architecture, *cell) for run in runs) for cell in cells)
 
 
 def _beats(scores: Mapping[Run, Array], architecture: str, cell: Cell, chance: float) -> bool:
@@ -161,17 +173,29 @@ def item_differences(items: ItemMeans, one: Member, shots: int, sides: Sides, ru
 
 
 def _correct(rows: Sequence[dict[str, Any]], found: Sequence[Member]) -> None:
-    """Fill in Holm's correction over the tasks that have a p-value, and say what it cannot give."""
+    """Fill in Holm's correction over the tasks that have p-values, and say what it and the tests cannot give."""
     family = [row for row, one in zip(rows, found, strict=True) if not one.averages and row["p_value"] is not None]
-    for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):
-        row |= {"p_holm": adjusted, "resolved": adjusted < LEVEL}
+    adjusted = [holm([row[name] for row in family]) for name in ("p_value", "item_p")]
+    for row, seeds, items in zip(family, *adjusted, strict=True):
+        row |= {"p_holm": seeds, "item_p_holm": items, "resolved": seeds < LEVEL and items < LEVEL}
     for row, one in zip(rows, found, strict=True):
         if row["p_value"] is None:
             continue
         notes = [row["reason"]] if row["reason"] else []
         notes += ["averages are not among the tests that Holm's correction is over"] if one.averages else []
-        notes += _limit(row["evaluation_seeds"], 1 if one.averages else len(family))
+        notes += _limit(row["evaluation_seeds"], 1 if one.averages else len(family)) + _disagreement(row)
+        notes += ["one training seed a cell: no test knows what another would give"] * (row["training_seeds"] == 1)
         row["reason"] = "; ".join(notes) or None
+
+
+def _disagreement(row: Mapping[str, Any]) -> list[str]:
+    """Says so where one of the tests alone is below the level."""
+    seeds, items = row["p_holm"], row["item_p_holm"]
+    if seeds is None or (seeds < LEVEL) == (items < LEVEL):
+        return []
+    if seeds < LEVEL:
+        return [f"not resolved: p_holm is below {LEVEL}, but over items it is {items:.2g}: few items decide it"]
+    return [f"not resolved: item_p_holm is below {LEVEL}, but over evaluation seeds p_holm is {seeds:.2g}"]
 
 
 def _limit(seeds: int, tests: int) -> list[str]:
@@ -222,7 +246,8 @@ def _wanted(by_run: Mapping[Run, Mapping[str, Curve]], found: Sequence[Member]) 
     for known in list(by_run.values())[:1]:
         for one in found:
             for name in one.tasks:
-                wanted.setdefault(name, set()).add(most_shots(known[one.name]))
+                if known[one.name].scores:
+                    wanted.setdefault(name, set()).add(most_shots(known[one.name]))
     return wanted
 
 

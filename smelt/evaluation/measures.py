@@ -26,7 +26,8 @@ Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 NUMBERS = ("branch_step", "shots", "item", "choice", "tokens", "characters", "bytes", "truncated", "dropped")
-COLUMNS = ("part", "branch", "task", "seed", "category", "gold", "log_probability", "greedy", *NUMBERS)
+FLAGS = ("gold", "log_probability", "greedy")
+COLUMNS = ("part", "branch", "task", "seed", "category", "demonstrations", *FLAGS, *NUMBERS)
 RULES = ("tokens", "characters", "bytes")  # lengths by which a log-likelihood is divided; the first one counts
 TIE = 1e-9  # relative; log-likelihoods nearer than that are equal: it is the rounding of a sum over tokens
 ZERO_SHOT = -1  # stands for the seed of prompts without demonstrations
@@ -62,13 +63,17 @@ class Items:
     bytes: Integers
     truncated: Integers  # tokens cut from its context, the most of its choices
     dropped: Integers  # demonstrations left out, the most of its choices
+    demonstrations: Integers  # in its prompt, of which nothing was cut, the fewest of its choices
 
 
 def endpoint_parts(path: str | Path) -> list[tuple[str, int]]:
     """(part, branch) of all endpoints in a file of scores, sorted. Raises UserError where it holds no row."""
     found = read_table(path, ["part", "branch"]).group_by(["part", "branch"]).aggregate([]).to_pylist()
     if not found:
-        raise UserError(f"{path}: no scored continuation; delete it and run again")
+        raise UserError(
+            f"{path}: no scored continuation; ask for tasks with numbers of demonstrations that they take, delete the"
+            " file and run again"
+        )
     return sorted((row["part"], row["branch"]) for row in found)
 
 
@@ -88,7 +93,8 @@ def groups(path: str | Path, part: str | None = None, tasks: frozenset[str] | No
 
 
 def _split(table: pa.Table, path: str | Path, part: str, branch: int) -> Iterator[Group]:
-    columns = {name: table[name].to_numpy() for name in (*NUMBERS, "gold", "log_probability", "greedy")}
+    columns = {name: table[name].to_numpy() for name in (*NUMBERS, *FLAGS)}
+    columns["demonstrations"] = pc.fill_null(pc.list_value_length(table["demonstrations"]), 0).to_numpy()
     seeds = pc.fill_null(table["seed"], ZERO_SHOT).to_numpy()
     tasks = table["task"].combine_chunks().dictionary_encode()
     categories = pc.fill_null(table["category"], "").combine_chunks().dictionary_encode()
@@ -141,6 +147,7 @@ def items_of(group: Group, task: Task) -> Items:
         bytes=columns["bytes"][right].astype(np.int64),
         truncated=np.maximum.reduceat(columns["truncated"], starts).astype(np.int64),
         dropped=np.maximum.reduceat(columns["dropped"], starts).astype(np.int64),
+        demonstrations=np.minimum.reduceat(columns["demonstrations"], starts).astype(np.int64),
     )
 
 

@@ -104,8 +104,8 @@ def _longest(task: Task, item: Item, texts: Sequence[str], answers: Sequence[Tok
     for text, tokens in zip(texts, answers, strict=True):
         if not len(tokens):
             raise UserError(
-                f"row {item.index + 1} ({task.name}): the tokenizer has no token for {short(text)}; take the row out, or"
-                " the task"
+                f"row {item.index + 1} ({task.name}): the tokenizer has no token for {short(text)}; take the row or"
+                " the task out"
             )
         if len(tokens) >= length:
             raise UserError(

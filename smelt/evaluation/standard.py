@@ -27,6 +27,13 @@ class Estimate(NamedTuple):
     seeds: int
 
 
+class Prompts(NamedTuple):
+    """What prompts hold: files may have fewer rows than demonstrations are asked for, and long contexts are cut."""
+
+    truncated_share: float  # of items whose context was cut
+    mean_demonstrations: float  # uncut ones
+
+
 @dataclasses.dataclass(frozen=True)
 class Endpoint:
     """One part of an endpoint's scores; `tasks` maps a task to its rows at its own shots, by evaluation seed."""
@@ -74,6 +81,34 @@ def mean_centred(scores: Mapping[str, float], tasks: Mapping[str, Task], baselin
 def items(endpoint: Endpoint, names: Iterable[str]) -> int:
     """Items of some tasks together, each counted once."""
     return sum(next(iter(endpoint.tasks[name].values()))["items"] for name in names)
+
+
+def partial(endpoint: Endpoint, tasks: Mapping[str, Task], names: Iterable[str]) -> list[str]:
+    """Of a full evaluation, the tasks whose file holds only a part of the published one."""
+    if endpoint.keys["preset"] != "full":
+        return []
+    scored = {name: items(endpoint, [name]) for name in names}
+    return [f"{name} over {n} of {tasks[name].items} items" for name, n in scored.items() if n < tasks[name].items]
+
+
+def cut(endpoint: Endpoint, names: Iterable[str]) -> list[str]:
+    """Those of some tasks whose prompts lack demonstrations or were cut, and by how much."""
+    rows = {name: list(endpoint.tasks[name].values()) for name in names}
+    return [f"{name} {note}" for name, own in rows.items() for note in prompt_note(own[0]["shots"], prompts(own))]
+
+
+def prompts(rows: Sequence[Row]) -> Prompts:
+    """What the prompts of some rows of one number of shots hold, mean over the rows."""
+    share, held = (float(np.mean([row[name] for row in rows])) for name in Prompts._fields)
+    return Prompts(share, held)
+
+
+def prompt_note(shots: int, found: Prompts) -> list[str]:
+    """What prompts lack of the demonstrations asked for, in words; nothing where they hold all and were not cut."""
+    if not found.truncated_share and found.mean_demonstrations > shots - measures.TIE:
+        return []
+    after = f", {found.mean_demonstrations:.4g} demonstrations on average" if shots else ""
+    return [f"at {shots} shots {100 * found.truncated_share:.3g} % of items cut{after}"]
 
 
 def error_note(seeds: int) -> list[str]:

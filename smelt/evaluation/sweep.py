@@ -26,13 +26,17 @@ SWEEP = pa.schema(
     [
         field("architecture", pa.string(), "execution plan"),
         field("task", pa.string(), "task, or an average over the tasks of the sweep"),
-        field("shots", pa.int32(), "demonstrations in the prompt"),
+        field("shots", pa.int32(), "demonstrations asked for"),
         field("score", pa.float64(), "share of right items: mean over training seeds, cells and evaluation seeds"),
         field("score_se", pa.float64(), "its standard error over evaluation seeds"),
         field("chance", pa.float64(), "score of a random answer (second set of chance levels)"),
         field("tasks", pa.int32(), "tasks averaged; 1 for a task"),
         field("cells", pa.int32(), "cells (scale x sparsity) averaged: those that every architecture has"),
         field("evaluation_seeds", pa.int32(), "seeds of the demonstrations; 0 without any"),
+        field("truncated_share", pa.float64(), "share of the items whose context was cut, mean over tasks"),
+        field(
+            "mean_demonstrations", pa.float64(), "demonstrations that a prompt holds uncut, mean over items and tasks"
+        ),
         field("reason", pa.string(), "why a value is missing, and what it rests on"),
     ]
 )
@@ -44,6 +48,11 @@ class Curve:
 
     scores: dict[int, Array]  # (1,) where no demonstrations are drawn
     seeds: dict[int, int]  # evaluation seeds; 0 where none are drawn
+    prompts: dict[int, standard.Prompts]
+
+    def note(self, shots: int) -> list[str]:
+        """What the prompts lack of the demonstrations, in words."""
+        return standard.prompt_note(shots, self.prompts[shots])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +84,7 @@ def members(tasks: Mapping[str, Task], rows: Sequence[Mapping[str, Any]]) -> lis
 
 
 def final_rows(rows: Sequence[dict[str, Any]], tasks: Mapping[str, Task], shots: Sequence[int]) -> list[dict[str, Any]]:
-    """The sweep's rows: those of the part "final" at the given shots, up to each task's most in the sweep.
+    """The sweep's rows: those of the part "final" at the given shots (none = any), up to each task's most in the sweep.
 
     Raises UserError where a run has several endpoints in it, or where endpoints were not scored alike.
     """
@@ -89,7 +98,8 @@ def final_rows(rows: Sequence[dict[str, Any]], tasks: Mapping[str, Task], shots:
                 f"{branches[run_of(row)]} and {row['branch']}; it is for the last one only"
             )
     limit = {name: task.sweep_shots for name, task in tasks.items() if task.sweep_shots > 0}
-    return [row for row in chosen if row["shots"] in shots and row["shots"] <= limit.get(row["task"], -1)]
+    wanted = [row for row in chosen if not shots or row["shots"] in shots]
+    return [row for row in wanted if row["shots"] <= limit.get(row["task"], -1)]
 
 
 def run_of(row: Mapping[str, Any]) -> Run:
@@ -99,27 +109,28 @@ def run_of(row: Mapping[str, Any]) -> Run:
 
 def curves(rows: Sequence[Mapping[str, Any]], found: Sequence[Member]) -> dict[Run, dict[str, Curve]]:
     """The curves of each run, of tasks and averages, by name."""
-    raw: dict[Run, dict[str, dict[int, dict[int, float]]]] = {}
+    raw: dict[Run, dict[str, dict[int, dict[int, standard.Row]]]] = {}
     for row in rows:
         seed = measures.ZERO_SHOT if row["evaluation_seed"] is None else row["evaluation_seed"]
-        raw.setdefault(run_of(row), {}).setdefault(row["task"], {}).setdefault(row["shots"], {})[seed] = row["score"]
+        raw.setdefault(run_of(row), {}).setdefault(row["task"], {}).setdefault(row["shots"], {})[seed] = row
     return {
         run: {one.name: _curve([by_task[name] for name in one.tasks]) for one in found if one.tasks}
         for run, by_task in raw.items()
     }
 
 
-def _curve(tasks: Sequence[Mapping[int, Mapping[int, float]]]) -> Curve:
+def _curve(tasks: Sequence[Mapping[int, Mapping[int, standard.Row]]]) -> Curve:
     """Mean over tasks at the shots that all of them have, seed by seed."""
     shared = sorted(set.intersection(*(set(one) for one in tasks)))
-    scores, seeds = {}, {}
+    scores, seeds, prompts = {}, {}, {}
     for shots in shared:
-        columns = [np.array([one[shots][seed] for seed in sorted(one[shots])]) for one in tasks]
+        columns = [np.array([one[shots][seed]["score"] for seed in sorted(one[shots])]) for one in tasks]
         # Where some tasks draw demonstrations and others do not, the one value of the latter stands in each seed.
         scores[shots] = np.mean(np.stack(np.broadcast_arrays(*columns)), axis=0)
         drawn = {seed for one in tasks for seed in one[shots]} - {measures.ZERO_SHOT}
         seeds[shots] = len(drawn)
-    return Curve(scores, seeds)
+        prompts[shots] = standard.prompts([row for one in tasks for row in one[shots].values()])
+    return Curve(scores, seeds, prompts)
 
 
 def cell_mean(by_run: Mapping[Run, Array], architecture: str, cells: Sequence[Cell]) -> Array:
@@ -175,7 +186,8 @@ def _row(
         return row | {"reason": "no cell has an endpoint of every architecture"}
     values = cell_mean({run: known[one.name].scores[shots] for run, known in by_run.items()}, architecture, cells)
     seeds = curves[one.name].seeds[shots]
-    notes = partly(one) + standard.error_note(seeds)
+    notes = partly(one) + standard.error_note(seeds) + curves[one.name].note(shots)
+    row |= curves[one.name].prompts[shots]._asdict()
     row |= {"score": float(values.mean()), "score_se": measures.standard_error(values), "cells": len(cells)}
     return row | {"evaluation_seeds": seeds, "reason": "; ".join(notes) or None}
 

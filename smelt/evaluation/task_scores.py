@@ -40,7 +40,7 @@ TASK_SCORES = pa.schema(
         field("task", pa.string(), "name of the task"),
         field("suite", pa.string(), "core, mmlu or desk"),
         field("category", pa.string(), "group of tasks that it belongs to"),
-        field("shots", pa.int32(), "demonstrations in the prompt"),
+        field("shots", pa.int32(), "demonstrations asked for"),
         field("evaluation_seed", pa.int32(), "seed of the demonstrations; empty without any"),
         field("items", pa.int32(), "items scored"),
         field("score", pa.float64(), "share of right items: likeliest choice a token, or each token the likeliest"),
@@ -56,6 +56,7 @@ TASK_SCORES = pa.schema(
         field("bytes", pa.int64(), "UTF-8 bytes of the right continuations without their leading space"),
         field("truncated_share", pa.float64(), "share of the items whose context was cut"),
         field("dropped", pa.int64(), "demonstrations left out for want of room, all items together"),
+        field("mean_demonstrations", pa.float64(), "demonstrations that a prompt holds uncut, mean over items"),
         field("completion", pa.bool_(), "whether its continuations count in Completion"),
         field("reason", pa.string(), "why a value is missing"),
     ]
@@ -72,7 +73,7 @@ class Settings:
     sampler: Mapping[str, str] = dataclasses.field(default_factory=dict)  # by part
     baselines: str = "v2"  # set of chance levels
     reference: str = ""  # architecture that the sweep compares with
-    shots: tuple[int, ...] = (0, 1, 2, 4, 8, 16, 32)  # of the sweep, where they were scored
+    shots: tuple[int, ...] = ()  # of the sweep, where they were scored; empty = all that were
     flips: int = 10_000  # random patterns of signs where there are too many to count
     seed: int = 0  # of these
 
@@ -135,6 +136,7 @@ def _row(group: Group, items: Items, task: Task, run: Mapping[str, Any], setting
         "bytes": int(items.bytes.sum()),
         "truncated_share": float((items.truncated > 0).mean()),
         "dropped": int(items.dropped.sum()),
+        "mean_demonstrations": float(items.demonstrations.mean()),
         "completion": task.completion,
         "reason": "no score by length in characters or bytes: a choice has none" if unscored else None,
     }

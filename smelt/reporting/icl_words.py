@@ -43,13 +43,14 @@ def verdicts(rows: Sequence[Row], curve: Sequence[Row], width: int) -> list[str]
 
 
 def _p(row: Row) -> Iterator[str]:
-    """The p-values of a row: after Holm's correction where it has one, and over items."""
+    """The p-values of a row, over evaluation seeds and over items: both after Holm's correction where it has one."""
     if row["p_holm"] is not None:
         yield f"p\u00a0(Holm)\u00a0{row['p_holm']:.2g}" + ("*" if row["resolved"] else "")
     elif row["p_value"] is not None:
         yield f"p\u00a0{row['p_value']:.2g}"
-    if row["item_p"] is not None:
-        yield f"p\u00a0(items)\u00a0{row['item_p']:.2g}"
+    items = row["item_p"] if row["item_p_holm"] is None else row["item_p_holm"]
+    if items is not None:
+        yield f"p\u00a0(items)\u00a0{items:.2g}"
 
 
 def caption(sweep: Sequence[Row], icl: Sequence[Row], asked: Mapping[str, str]) -> Iterator[str]:
@@ -66,10 +67,13 @@ def caption(sweep: Sequence[Row], icl: Sequence[Row], asked: Mapping[str, str]) 
         yield "bars: one standard error over evaluation seeds"
     if any(row["difference"] is not None for row in icl):
         yield "differences at most demonstrations, over the cells in which both beat chance"
-        yield "p: one-sided sign flips over evaluation seeds, of tasks after Holm's correction; p (items): over items"
+        yield "p: one-sided sign flips over evaluation seeds, p (items): over items; of tasks after Holm's correction"
     if any(row["resolved"] for row in icl):
-        yield "*: resolved"
+        yield "*: resolved, as both are below 0.05"
+    if any(row["training_seeds"] == 1 for row in icl):
+        yield "one training seed a cell: no p knows what another would give"
     yield from _least(icl)
+    yield from _lacking(scored)
     if any(row["score"] is None and row["shots"] is not None for row in sweep):
         yield "an average ends where not all of its tasks go on"
     names = {task for task, rows in grouped(sweep, "task").items() if all(row["score"] is None for row in rows)}
@@ -81,6 +85,13 @@ def _items(rows: Sequence[Row]) -> Iterator[str]:
     counts = sorted({row["items"] for row in rows})
     if counts:
         yield f"{counts[0]:,}{f' to {counts[-1]:,}' if len(counts) > 1 else ''} items a task"
+
+
+def _lacking(scored: Sequence[Row]) -> Iterator[str]:
+    """The tasks whose prompts hold fewer demonstrations than the axis says, or were cut; the table has the numbers."""
+    lacking = [row for row in scored if row["truncated_share"] or row["mean_demonstrations"] < row["shots"]]
+    if tasks := dict.fromkeys(row["task"] for row in lacking if row["task"] not in AVERAGES):
+        yield f"prompts cut or short of demonstrations: {', '.join(tasks)} (tables/sweep.csv says how much)"
 
 
 def _least(icl: Sequence[Row]) -> Iterator[str]:

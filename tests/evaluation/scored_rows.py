@@ -36,7 +36,7 @@ def row(item=0, choice=0, gold=False, logp=-1.0, tokens=1, **values):
         "part": "every", "branch": 1, "branch_step": 10, "task": "quiz", "shots": 4, "seed": 0, "item": item,
         "item_id": f"{item:016x}", "category": "", "choice": choice, "gold": gold, "log_probability": float(logp),
         "tokens": tokens, "characters": 4, "bytes": 4, "greedy": False, "truncated": 0, "dropped": 0,
-        "demonstrations": [1, 2, 3, 4],
+        "demonstrations": list(range(values.get("shots", 4))),
     }  # fmt: skip
     return defaults | values
 
@@ -66,4 +66,5 @@ def score_row(keys, score=0.5, **values):
     found |= {"suite": "desk", "category": "symbolic problem solving", "shots": 4, "evaluation_seed": 0, "items": 10}
     found |= {"score": score, "ties": 0, "categories": 1, "chance": 0.0, "centred": score, "nll": 20.0, "tokens": 10}
     found |= {"bytes": 40, "truncated_share": 0.0, "dropped": 0, "completion": False}
-    return found | {name: RUN[name] for name in task_scores.RUN} | keys | values
+    found |= {name: RUN[name] for name in task_scores.RUN} | keys
+    return found | {"mean_demonstrations": float(found["shots"])} | values

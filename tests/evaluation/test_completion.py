@@ -81,5 +81,15 @@ def test_the_suites_are_kept_apart():
     assert (own["suite"], own["nats_per_token"], own["tasks"], own["of"]) == ("desk", 7.0, 1, 5)
 
 
+@pytest.mark.parametrize(("preset", "said"), [("full", True), ("lite", False)])
+def test_a_part_of_a_file_does_not_pass_for_the_whole(preset, said):
+    listed = read_tasks()
+    rows = [
+        score_row({"task": "squad", "shots": 10, "evaluation_seed": seed}, items=1000, preset=preset) for seed in (0, 1)
+    ]
+    (endpoint,) = standard.collect(rows, listed)
+    assert ("squad over 1000 of 10570 items" in completion_rows(endpoint, listed)[0]["reason"]) == said
+
+
 def test_nine_tasks_of_core_count():
     assert sum(one.completion and one.suite == "core" for one in read_tasks().values()) == 9

@@ -65,14 +65,103 @@ def test_a_gain_in_each_of_ten_seeds_has_the_smallest_p(tmp_path):
     assert row["difference"] == pytest.approx(np.mean(differences))
     assert row["difference_se"] == pytest.approx(np.std(differences, ddof=1) / math.sqrt(10))
     assert (row["p_value"], row["p_two_sided"], row["p_holm"]) == (1 / 1024, 2 / 1024, 1 / 1024)
-    assert (row["resolved"], row["reason"]) == (True, None)
     assert (row["item_p"], row["items"]) == (1 / 4, 20)  # two items differ, both for the better
+    assert (row["resolved"], row["training_seeds"]) == (False, 1)
+    assert row["reason"] == (
+        "not resolved: p_holm is below 0.05, but over items it is 0.25: few items decide it; "
+        "one training seed a cell: no test knows what another would give"
+    )
     zero = named(sweep, "operators", architecture="smelt", shots=0)
     assert (zero["score"], zero["score_se"], zero["evaluation_seeds"]) == (0.3, None, 0)
     assert zero["reason"] == "no standard error: no task draws demonstrations"
     most = named(sweep, "operators", architecture="smelt", shots=8)
     assert (most["score"], most["evaluation_seeds"]) == (pytest.approx(0.325), 10)
     assert most["score_se"] == pytest.approx(np.std([0.3, 0.35] * 5, ddof=1) / math.sqrt(10))
+
+
+def pair(gain, items, seeds=SEEDS, training=(0,), **values):
+    """Both architectures at some training seeds, 5 answers of the reference right, gain(evaluation seed) more."""
+    right = {"baseline": lambda shots, seed: 5, "smelt": lambda shots, seed: 5 + gain(seed or 0)}
+    return [
+        (run(name, seed=seed), texts("operators", right[name], items, seeds=seeds, **values))
+        for name in right
+        for seed in training
+    ]
+
+
+def test_one_item_more_in_every_seed_resolves_nothing(tmp_path):
+    """12 items, one more right in each of ten seeds: p_holm .001, and the toss of one coin over items."""
+    row = named(tables(pair(lambda seed: 1, 12), [LM], tmp_path)[0], "operators")
+    assert (row["p_holm"], row["item_p"], row["item_p_holm"], row["resolved"]) == (1 / 1024, 0.5, 0.5, False)
+    assert "not resolved: p_holm is below 0.05, but over items it is 0.5: few items decide it" in row["reason"]
+
+
+def test_what_many_items_and_all_seeds_say_is_resolved(tmp_path):
+    row = named(tables(pair(lambda seed: 7, 20, training=(0, 1)), [LM], tmp_path)[0], "operators")
+    assert (row["p_holm"], row["item_p_holm"], row["training_seeds"]) == (1 / 1024, 2**-7, 2)
+    assert (row["resolved"], row["reason"]) == (True, None)
+    one = named(tables(pair(lambda seed: 7, 20), [LM], tmp_path)[0], "operators")
+    assert (one["resolved"], one["training_seeds"]) == (True, 1)
+    assert one["reason"] == "one training seed a cell: no test knows what another would give"
+
+
+def test_what_some_demonstrations_alone_say_is_not_resolved(tmp_path):
+    """Many items better on average, but worse in half of the seeds."""
+    row = named(tables(pair(lambda seed: 14 if seed % 2 else -4, 20), [LM], tmp_path)[0], "operators")
+    assert (row["item_p_holm"] < 0.05 < row["p_holm"], row["resolved"]) == (True, False)
+    assert "not resolved: item_p_holm is below 0.05, but over evaluation seeds p_holm is 0.061" in row["reason"]
+
+
+def test_the_items_are_corrected_over_the_same_tasks(tmp_path):
+    def rows(right):
+        return [one for name in ("operators", "dyck_languages") for one in texts(name, lambda *_: right, shots=(8,))]
+
+    found, _ = tables([(run(), rows(5)), (run("smelt"), rows(10))], [LM, DYCK], tmp_path)
+    tasks = [named(found, name) for name in ("operators", "dyck_languages")]
+    assert [(row["item_p"], row["item_p_holm"]) for row in tasks] == [(2**-5, 2**-4)] * 2
+    assert not any(row["resolved"] for row in tasks)  # one of them alone would be
+    assert named(found, "average")["item_p_holm"] is None
+
+
+@pytest.mark.parametrize(("shots", "asked", "most"), [((0, 3, 6), (), 6), ((0, 3, 6), (3,), 3), ((0, 4, 10), (), 4)])
+def test_the_sweep_is_over_the_numbers_that_were_asked_for(shots, asked, most, tmp_path):
+    """Scores at 3 and 6 demonstrations left out, and the largest of the others called the largest."""
+    scored = [(run(name), texts("operators", lambda *_: 9, shots=shots)) for name in ("baseline", "smelt")]
+    found, sweep = tables(scored, [LM], tmp_path, shots=asked)
+    assert named(found, "operators")["shots"] == most
+    expected = asked or [count for count in shots if count <= LM.sweep_shots]
+    assert {row["shots"] for row in sweep if row["task"] == "operators"} == set(expected)
+
+
+def test_tasks_that_share_no_number_of_demonstrations_have_no_average(tmp_path):
+    """Each task asked with its own number."""
+    rows = texts("operators", lambda *_: 9, shots=(4,)) + texts("dyck_languages", lambda *_: 9, shots=(10,))
+    found, sweep = tables([(run(), rows), (run("smelt"), rows)], [LM, DYCK], tmp_path)
+    average = named(found, "average")
+    assert average["difference"] is average["shots"] is None
+    assert average["reason"] == "there is no number of demonstrations that all of its tasks have"
+    assert {row["reason"] for row in sweep if row["task"] == "average"} == {
+        f"only 1 of 2 tasks have {count} shots" for count in (4, 10)
+    }
+    assert named(found, "dyck_languages")["shots"] == 10
+
+
+def test_demonstrations_that_no_prompt_held_are_said(tmp_path):
+    """A file of six rows asked with eight, and contexts that were cut."""
+    short = [
+        (one, [row | {"demonstrations": row["demonstrations"][:5], "truncated": row["item"] % 4 // 3} for row in rows])
+        for one, rows in pair(lambda seed: 0, 20, shots=(0, 4, 8))
+    ]
+    found, sweep = tables(short, [LM], tmp_path)
+    said = "at 8 shots 25 % of items cut, 5 demonstrations on average"
+    assert said in named(found, "operators")["reason"]
+    assert said in named(found, "average")["reason"]
+    at = {count: named(sweep, "operators", architecture="smelt", shots=count)["reason"] for count in (0, 4, 8)}
+    assert at[8] == said
+    most = named(sweep, "average", architecture="smelt", shots=8)
+    assert (most["truncated_share"], most["mean_demonstrations"]) == (0.25, 5)
+    assert at[4] == "at 4 shots 25 % of items cut, 4 demonstrations on average"
+    assert at[0].endswith("at 0 shots 25 % of items cut")
 
 
 def test_p_is_the_share_of_all_patterns(tmp_path):
@@ -112,6 +201,8 @@ def test_only_cells_in_which_both_beat_chance_count_and_training_seeds_are_avera
     assert quiz["cells"] == 1
     assert quiz["reference_score"] == pytest.approx((8 + 10) / 40)
     assert quiz["score"] == pytest.approx((11 + 12) / 40)  # without the seed that the reference lacks
+    assert quiz["training_seeds"] == 2
+    assert "training seed" not in quiz["reason"]
     assert "1 of 2 cells left out: not both beat chance (0.25)" in quiz["reason"]
     assert "2 evaluation seeds have 4 sign patterns: p cannot fall below 0.25" in quiz["reason"]
     assert (quiz["p_value"], quiz["resolved"]) == (0.25, False)
@@ -202,7 +293,7 @@ def test_what_few_seeds_cannot_show_is_said(seeds, text, tmp_path):
         both = ("operators", "dyck_languages")
         return [one for name in both for one in texts(name, lambda s, _: right, shots=(8,), seeds=range(seeds))]
 
-    found, _ = tables([(run(), rows(5)), (run("smelt"), rows(9))], [LM, DYCK], tmp_path)
+    found, _ = tables([(run(), rows(5)), (run("smelt"), rows(14))], [LM, DYCK], tmp_path)
     row = named(found, "operators")
     assert (row["p_value"], row["patterns"]) == (2.0**-seeds, 2**seeds)
     assert row["resolved"] is (seeds >= 6)

@@ -61,10 +61,11 @@ def test_a_constant_model_scores_the_share_of_first_choices_whatever_the_lengths
 
 def test_a_schema_compares_one_continuation_under_its_contexts(tmp_path):
     rows = [row(0, 0, False, -6.0, 3), row(0, 1, True, -5.0, 3), row(1, 0, True, -6.0, 3), row(1, 1, False, -5.0, 3)]
-    rows[3] |= {"truncated": 7, "dropped": 2}  # one option of item 1
+    rows[3] |= {"truncated": 7, "dropped": 2, "demonstrations": [3, 4]}  # one option of item 1
     (found,) = score(rows, [task(kind="schema", chance_v2=0.5)], tmp_path)
     assert (found["score"], found["centred"], found["nll"]) == (0.5, 0.0, 11.0)
     assert (found["truncated_share"], found["dropped"]) == (0.5, 2)
+    assert found["mean_demonstrations"] == 3  # four before one item, two before an option of the other
     assert found["score_sum"] is found["score_characters"] is found["score_bytes"] is None
 
 

@@ -61,6 +61,7 @@ def _score(endpoint: Row, task: Task, shots: int, seed: int | None, items: int) 
     found |= {"evaluation_seed": seed, "items": items, "score": right / items, "ties": 0}
     found |= {"categories": 57 if task.partition else 1, "chance": task.chance_v2, "dropped": 0}
     found |= {"centred": (right / items - task.chance_v2) / (1 - task.chance_v2), "truncated_share": 0.0}
+    found["mean_demonstrations"] = float(shots)
     nats = endpoint["loss"] * (1.1 - 0.03 * math.log2(shots + 1)) + 0.05 * _noise(task.name, seed)
     return found | {"nll": tokens * nats, "tokens": tokens, "bytes": 4 * tokens, "completion": task.completion}
 
@@ -77,8 +78,7 @@ def averages(rows: Sequence[Row], tasks: dict[str, Task], baselines: str = "v2")
 
 def in_context(rows: Sequence[Row], tasks: dict[str, Task]) -> dict[str, list[Row]]:
     """The rows of sweep and icl.parquet; single items are right at random, at the share of the task."""
-    shots = (0, 1, 2, 4, 8, 16, 32)
-    chosen_rows = sweep.final_rows(list(rows), tasks, shots)
+    chosen_rows = sweep.final_rows(list(rows), tasks, ())
     found = sweep.members(tasks, chosen_rows)
     by_run = sweep.curves(chosen_rows, found)
     names = list(dict.fromkeys(row["architecture"] for row in rows))

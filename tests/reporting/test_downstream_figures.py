@@ -277,20 +277,36 @@ def test_numbers_that_would_stand_on_another_are_not_named(desk: dict[str, list[
 
 
 def test_over_each_panel_stands_what_the_tests_say(desk: dict[str, list[Row]]) -> None:
-    found = {"difference": 0.0123, "difference_se": 0.004, "p_holm": 0.031, "item_p": 0.4, "cells": 2, "shots": 32}
+    found = {"difference": 0.0123, "difference_se": 0.004, "p_holm": 0.031, "cells": 2, "shots": 32}
+    found |= {"item_p": 0.01, "item_p_holm": 0.04}
     rows = [row | (found | {"resolved": True} if row["task"] == "operators" else {}) for row in desk["icl"]]
     why = {"difference": None, "p_holm": None, "p_value": None, "reason": "in no cell of 2 do both beat chance (0)"}
     rows = [row | (why if row["task"] == "repeat_copy" else {}) for row in rows]
     rows = [row | ({"cells": 1} if row["task"] == "cs_algorithms" else {}) for row in rows]
     figure = icl.draw(desk["sweep"], rows, "desk", "baseline")
     texts_on_the_page(figure)
-    assert said(panel(figure, "operators")) == "+1.2 ± 0.4 points at 32 p (Holm) 0.031*  p (items) 0.4"
+    assert said(panel(figure, "operators")) == "+1.2 ± 0.4 points at 32 p (Holm) 0.031*  p (items) 0.04"
     assert said(panel(figure, "repeat copy")) == "no test: in no cell of 2 do both beat chance (0)"
     assert said(panel(figure, "cs algorithms")).endswith("(in 1 of 2 cells)")
-    assert "*: resolved" in caption(figure)
+    assert "*: resolved, as both are below 0.05" in caption(figure)
+    assert "one training seed a cell: no p knows what another would give" in caption(figure)
+    two = [row | {"training_seeds": 2} for row in rows]
+    assert "one training seed" not in caption(icl.draw(desk["sweep"], two, "desk", "baseline"))
     average = panel(figure, "average of 4 tasks")
     assert "Holm" not in said(average)
     assert " p 0.031  p (items)" in said(average)
+
+
+def test_tasks_whose_prompts_lack_demonstrations_are_named(desk: dict[str, list[Row]]) -> None:
+    assert "prompts cut" not in caption(draw_sweep(desk))
+    of = study("desk", every=0, scales=("100M",), sparsities=("S85",))
+    of["rows"] = [
+        row | ({"mean_demonstrations": 7.0} if (row["task"], row["shots"]) == ("operators", 32) else {})
+        for row in of["rows"]
+    ]
+    figure = draw_sweep(sweep(of))
+    texts_on_the_page(figure)
+    assert "prompts cut or short of demonstrations: operators (tables/sweep.csv" in caption(figure)
 
 
 def test_what_few_seeds_cannot_show_is_said(desk: dict[str, list[Row]]) -> None:
