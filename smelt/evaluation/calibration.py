@@ -1,7 +1,8 @@
 """The scores of all endpoints in the columns that the calibration against the loss reads.
 
 An aggregate stands in a row without a task, above the tasks that it averages. Core is given only where all of its 22
-tasks were scored; the study's own suite is never called Core.
+tasks were scored, and Completion only where all of its nine were: of fewer tasks it would be another score under the
+same name. The study's own suite is never called either.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ NAMES = ("architecture", "scale", "sparsity", "seed", "branch_step")  # of an en
 CALIBRATION_SCORES = pa.schema(
     [
         *(one for name in NAMES for one in ENDPOINT if one.name == name),
-        field("metric", pa.string(), "core, completion, mmlu, desk, or completion of the desk suite beside Core's"),
+        field("metric", pa.string(), "core, completion, mmlu, mmlu_standard, desk, or desk completion"),
         field("task", pa.string(), "task of the metric; empty for the metric itself"),
         field("category", pa.string(), "category of the task; empty where it has none"),
         field("score", pa.float64(), "the score: a fraction for an accuracy, nats for a cross-entropy"),
@@ -29,7 +30,7 @@ CALIBRATION_SCORES = pa.schema(
         field("items", pa.int64(), "items that the score is a mean over; empty where unknown"),
     ]
 )
-CROSS_ENTROPIES = ("completion", "desk completion")  # of Core where any of its tasks was scored; else of the desk suite
+CROSS_ENTROPIES = {"core": "completion", "desk": "desk completion"}  # by suite
 
 
 def calibration_rows(endpoints: Sequence[Endpoint], tasks: Mapping[str, Task], baselines: str) -> list[dict[str, Any]]:
@@ -56,9 +57,10 @@ def _endpoint_rows(endpoint: Endpoint, tasks: Mapping[str, Task], baselines: str
     rows = accuracies("core", "core") if len(core) == CORE else []
     rows += [accuracy(name, name, "") for name in endpoint.tasks if tasks[name].suite == "mmlu"]
     rows += accuracies("desk", "desk")
-    answers = [completion.members(suite, tasks) for suite in completion.SUITES]
-    scored = [found for named in answers if (found := [name for name in named if name in endpoint.tasks])]
-    for metric, names in zip(CROSS_ENTROPIES, scored, strict=False):
+    for suite, metric in CROSS_ENTROPIES.items():
+        names = [name for name in completion.members(suite, tasks) if name in endpoint.tasks]
+        if not names or len(names) < completion.SUITES[suite]:
+            continue
         rows.append(_row(endpoint, metric, endpoint.estimate(names, completion.nats), names, None))
         for name in names:
             row = _row(endpoint, metric, endpoint.estimate([name], completion.nats), [name], None)

@@ -103,13 +103,34 @@ def test_core_over_fewer_tasks_says_so_and_is_no_metric_of_the_calibration(tmp_p
     assert "not scored with their own number of shots: boolq (10)" in row["reason"]
     assert row["language_understanding"] is None
     assert "language understanding 0 of 6" in row["reason"]
-    assert {one["metric"] for one in found["scores"]} == {"completion"}
+    assert found["scores"] == []  # nor is Completion of one of its nine tasks
+
+
+def test_completion_is_a_metric_of_the_calibration_where_all_nine_tasks_were_scored(tmp_path):
+    """One of the nine, or the study's own suite, calibrated as DCLM's Completion."""
+    nine = [one.name for one in core_tasks(TASKS) if one.completion]
+    for names, expected in ((nine, {"completion"}), (nine[1:], set()), (nine[:1], set())):
+        found = tables(own_rows([*names, "copa"]), tmp_path)["scores"]
+        assert {one["metric"] for one in found} == expected
+    found = tables(own_rows([*nine[1:], *DESK]), tmp_path)["scores"]
+    assert {one["metric"] for one in found} == {"desk", "desk completion"}
 
 
 def test_a_part_of_a_file_does_not_pass_for_the_whole(tmp_path):
     for preset, said in (("full", "squad over 10 of 10570 items"), ("lite", "")):
         row = tables(own_rows(["copa", "squad"], items=10, preset=preset), tmp_path)["core"][0]
         assert (said in row["reason"]) if said else ("10570" not in row["reason"])
+
+
+def test_prompts_without_all_their_demonstrations_are_said(tmp_path):
+    rows = own_rows(["squad"], truncated_share=0.25, mean_demonstrations=6.5) + own_rows(["copa", "operators"])
+    rows += own_rows(["mmlu"], truncated_share=0.0, mean_demonstrations=4.0)
+    found = tables(rows, tmp_path)
+    said = "squad at 10 shots 25 % of items cut, 6.5 demonstrations on average"
+    assert said in found["core"][0]["reason"]
+    assert said in found["completion"][0]["reason"]
+    assert "operators" not in found["core"][0]["reason"] + found["completion"][1]["reason"]
+    assert "mmlu at 5 shots 0 % of items cut, 4 demonstrations on average" in found["mmlu"][0]["reason"]
 
 
 def test_a_missing_task_is_no_zero():
@@ -132,7 +153,7 @@ def test_the_desk_suite_is_scored_beside_core_and_never_in_it(tmp_path):
     (mmlu,) = found["mmlu"]
     assert mmlu["accuracy"] is None
     assert mmlu["reason"] == "MMLU is not among the study's tasks"
-    assert {one["metric"] for one in found["scores"]} == {"desk", "completion"}
+    assert {one["metric"] for one in found["scores"]} == {"desk", "desk completion"}
 
 
 def test_one_seed_gives_no_standard_error_and_says_why(tmp_path):
@@ -157,7 +178,12 @@ def test_mmlu_has_a_row_for_each_form(tmp_path):
     metrics = [(one["metric"], one["task"], one["chance"]) for one in found["scores"]]
     assert metrics == [("mmlu", "", 0.25), ("mmlu_standard", "", 0.25)]
     missing = tables(own_rows(DESK), tmp_path)["mmlu"]
-    assert {one["reason"] for one in missing} == {"not scored with its own shots"}
+    assert {one["reason"] for one in missing} == {core.UNSCORED}
+    others = tables([row | {"shots": 4} for row in own_rows(["mmlu"])], tmp_path)["mmlu"]
+    assert [one["reason"] for one in others] == ["not scored with its own 5 shots, but with others", core.UNSCORED]
+    for preset, said in (("full", True), ("lite", False)):
+        part = tables(own_rows(["mmlu"], items=10, preset=preset), tmp_path)["mmlu"][0]
+        assert ("mmlu over 10 of 14042 items" in part["reason"]) == said
 
 
 def test_endpoints_that_were_not_scored_alike_are_refused(tmp_path):
