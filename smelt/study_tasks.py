@@ -9,7 +9,7 @@ from typing import Any
 
 from smelt.errors import UserError
 from smelt.evaluation.items import find_named
-from smelt.evaluation.tasks import Task, chosen, presets, read_tasks
+from smelt.evaluation.tasks import Task, chosen, presets, read_tasks, shots_taken
 from smelt.spec import plain
 from smelt.study_file import Study
 
@@ -38,6 +38,28 @@ def check(study: Study) -> None:
             f"evaluation.data: no folder {data(study)}; the path is taken from the folder of the study file, and"
             " docs/downstream.md says what fills it"
         )
+    if not scored(study):
+        absent = "; ".join(_absent(study, task).removeprefix("evaluation.data: ") for task in wanted(study))
+        raise UserError(
+            f"evaluation.data: no task can be scored: {absent}; docs/downstream.md says what fills the folder"
+        )
+    for part in parts(study):
+        _check_shots(study, part)
+
+
+def _check_shots(study: Study, part: str) -> None:
+    """Raise UserError where no task whose file is there takes any of a part's numbers of demonstrations."""
+    if not any(_asked(study, part, task) for task in scored(study)):
+        most = max(max(task.shots, task.sweep_shots) for task in scored(study))
+        raise UserError(
+            f"evaluation.{part}.shots: {study.config['evaluation'][part]['shots']}, but none of the tasks takes more"
+            f" than {most}; name a smaller number, or leave shots out for each task's own"
+        )
+
+
+def _asked(study: Study, part: str, task: Task) -> list[int]:
+    """Numbers of demonstrations that a part asks a task with."""
+    return shots_taken(task, study.config["evaluation"][part]["shots"])
 
 
 def wanted(study: Study) -> list[Task]:
@@ -65,11 +87,16 @@ def files(study: Study) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for task in wanted(study):
-        names = [name for name in (task.file, task.demonstrations) if name]
-        paths = [made(study, name) if task.suite == MADE else _given(study, name) for name in names]
-        if all(paths):
-            found |= dict(zip(names, paths, strict=True))
+        paths = _places(study, task)
+        if all(paths.values()):
+            found |= paths
     return found
+
+
+def _places(study: Study, task: Task) -> dict[str, str]:
+    """Where each file of a task lies, by its name in the list of tasks; empty where it is nowhere."""
+    names = [name for name in (task.file, task.demonstrations) if name]
+    return {name: made(study, name) if task.suite == MADE else _given(study, name) for name in names}
 
 
 def data(study: Study) -> str:
@@ -89,13 +116,23 @@ def scored(study: Study) -> list[Task]:
 
 
 def missing(study: Study) -> list[str]:
-    """One line for each task without its file: what is missing and where it can be had."""
+    """A line for each task that is not scored: the first of its files that is missing and where it can be had, or the
+    part that asks for more demonstrations than it takes."""
     there = scored(study)
-    return [
-        f"evaluation.data: no file {task.file} in {data(study)}, so {task.name} is not scored; it is {task.source}"
-        for task in wanted(study)
-        if task not in there
-    ]
+    lines = [_absent(study, task) for task in wanted(study) if task not in there]
+    for part in parts(study):
+        lines += [_left_out(study, part, task) for task in there if not _asked(study, part, task)]
+    return lines
+
+
+def _absent(study: Study, task: Task) -> str:
+    file = next(name for name, path in _places(study, task).items() if not path)
+    return f"evaluation.data: no file {file} in {data(study)}, so {task.name} is not scored; it is {task.source}"
+
+
+def _left_out(study: Study, part: str, task: Task) -> str:
+    asked, most = study.config["evaluation"][part]["shots"], max(task.shots, task.sweep_shots)
+    return f"evaluation.{part}.shots: {asked}, but {task.name} takes {most} at the most, so {part} does not score it"
 
 
 def requests(study: Study, part: str) -> dict[str, Any]:
@@ -119,4 +156,5 @@ def scores(study: Study) -> dict[str, Any]:
         "presets": {part: choice["preset"] for part, choice in chosen_parts.items()},
         "sampler": {part: choice["sampler"] for part, choice in chosen_parts.items()},
         "baselines": study.config["evaluation"]["baselines"],
+        "shots": chosen_parts.get("final", {}).get("shots", []),  # of the sweep; none = all that are scored
     }
