@@ -115,6 +115,18 @@ def scored(study: Study) -> list[Task]:
     return [task for task in wanted(study) if task.file in there and (task.demonstrations or task.file) in there]
 
 
+def calibrated(study: Study) -> bool:
+    """Whether any score of every endpoint can be calibrated against its loss: all but parts of Core or Completion.
+
+    Each task counts at its own number of demonstrations.
+    """
+    if "every" not in parts(study):
+        return False
+    standard = [task for task in scored(study) if task.shots in _asked(study, "every", task)]
+    nine = {task.name for task in read_tasks().values() if task.suite == "core" and task.completion}
+    return any(task.suite != "core" for task in standard) or nine <= {task.name for task in standard}
+
+
 def missing(study: Study) -> list[str]:
     """A line for each task that is not scored: the first of its files that is missing and where it can be had, or the
     part that asks for more demonstrations than it takes."""

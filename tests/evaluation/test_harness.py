@@ -334,11 +334,12 @@ def test_without_lm_eval_the_command_says_so(files, monkeypatch):
         harness.main(["--model", files[0], "--tokenizer", files[1], "--tasks", "arc_easy"])
 
 
+CHOSEN = ["as", "is", "stone", "two"]  # a token each, and none of them the likeliest after every prompt
 KINDS = {
     "mine_choice": {
         "output_type": "multiple_choice", "doc_to_text": "Question: {{question}} Answer:",
-        "doc_to_choice": ["A", "the sun"], "doc_to_target": "gold", "num_fewshot": 1,
-        "fewshot_split": "train", "metric_list": [{"metric": "acc"}],
+        "doc_to_choice": CHOSEN, "doc_to_target": "gold", "num_fewshot": 1,
+        "fewshot_split": "train", "fewshot_config": {"sampler": "first_n"}, "metric_list": [{"metric": "acc"}],
     },
     "mine_rolling": {
         "output_type": "loglikelihood_rolling", "doc_to_text": "", "doc_to_target": "{{question}}",
@@ -351,14 +352,22 @@ KINDS = {
 }  # fmt: skip
 
 
+def likeliest(question: str, first: str) -> int:
+    """The choice that the network itself prefers, after the first row as the one demonstration."""
+    before = [ENCODER.bos, *tokens(f"Question: {first} Answer: {CHOSEN[0]}\n\nQuestion: {question} Answer:")]
+    answers = [tokens(f" {choice}") for choice in CHOSEN]
+    return int(np.argmax([plainly([*before, *answer], len(answer)) for answer in answers]))
+
+
 @pytest.mark.slow
 def test_lm_eval_runs_on_an_endpoint(files, tmp_path):
     pytest.importorskip("lm_eval", reason="lm_eval is not installed")
-    questions = [STORY[:place] for place in (20, 35, 50, 70)]
+    questions = [STORY[:place] for place in (12, 20, 27, 35, 50, 61, 70)]
     written = [continued(MODEL, ENCODER, question, ["\n"], 4, LENGTH) for question in questions]
-    rows = [
-        {"question": q, "gold": n % 2, "written": w} for n, (q, w) in enumerate(zip(questions, written, strict=True))
-    ]
+    preferred = [likeliest(question, questions[0]) for question in questions]
+    golds = [0, *((choice + (place == 3)) % len(CHOSEN) for place, choice in enumerate(preferred[1:], 1))]
+    assert len(set(preferred)) > 1  # so that an accuracy says something of each prompt
+    rows = [{"question": q, "gold": g, "written": w} for q, g, w in zip(questions, golds, written, strict=True)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     folder = tmp_path / "tasks"
     folder.mkdir()
@@ -395,7 +404,9 @@ def test_lm_eval_runs_on_an_endpoint(files, tmp_path):
     assert results["mine_written"]["exact_match,none"] == 1.0
     nats = sum(rolling(MODEL, ENCODER, questions, LENGTH)) / sum(len(question.encode()) for question in questions)
     assert results["mine_rolling"]["byte_perplexity,none"] == pytest.approx(math.exp(-nats), rel=1e-6)
-    assert results["mine_choice"]["acc,none"] in (0.0, 0.25, 0.5, 0.75, 1.0)
+    right = sum(choice == gold for choice, gold in zip(preferred, golds, strict=True))
+    assert 0 < right < len(questions)
+    assert results["mine_choice"]["acc,none"] == pytest.approx(right / len(questions))
     assert set(found) == {"results", "versions", "n-shot", "provenance"}
     assert found["n-shot"]["mine_choice"] == 1
     first = (tmp_path / "out.json").read_bytes()

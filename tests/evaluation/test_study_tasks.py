@@ -69,6 +69,18 @@ def test_shots_that_no_task_takes_are_an_error_before_training(read, files):
     assert line == "evaluation.every.shots: [4, 8], but copa takes 0 at the most, so every does not score it"
 
 
+def test_what_is_calibrated_is_known_before_anything_is_scored(read, files):
+    """A job at the end of a study that finds nothing to do, and stops it."""
+    nine = [name for name, task in read_tasks().items() if task.suite == "core" and task.completion]
+    for names, expected in ((nine, True), (nine[1:], False), (["piqa"], False), (["piqa", "mmlu"], True)):
+        study = read({**files(*nine, "piqa", "mmlu"), "evaluation/tasks": names})
+        assert study_tasks.calibrated(study) == expected
+    study = read({**files(*nine), "evaluation/tasks": nine, "evaluation/every": {**PART, "shots": [0, 4]}})
+    assert not study_tasks.calibrated(study)  # not with their own numbers of demonstrations
+    assert study_tasks.calibrated(read(DESK))
+    assert not study_tasks.calibrated(read({"evaluation/tasks": ["desk"], "evaluation/final": PART}))
+
+
 @pytest.mark.parametrize("part", ["every", "final"])
 def test_a_seed_that_no_column_holds_is_refused(read, part):
     read({**DESK, f"evaluation/{part}": {**PART, "seeds": [2**31 - 1]}})

@@ -33,7 +33,7 @@ def test_scores_reach_tables_and_figures_and_a_new_seed_costs_what_is_new(worksp
     own = [row for row in completion if row["suite"] == "desk"]
     assert len(own) == len(core)
     assert all(float(row["nats_per_token"]) > 0 and row["tasks"] == "2" for row in own)
-    assert {row["metric"] for row in rows(workspace, "wins")} == {"completion", "desk"}
+    assert {row["metric"] for row in rows(workspace, "wins")} == {"desk completion", "desk"}
     assert all(row["reason"] or row["p_value"] for row in rows(workspace, "icl"))
     for figure in ("downstream", "icl", "calibration"):
         assert (workspace.results / f"figures/{figure}.svg").stat().st_size > 0
