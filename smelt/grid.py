@@ -76,7 +76,7 @@ class GridStudy(Study):
     @property
     def scores(self) -> str:
         """The file of downstream scores: one that is named, or that of the study's own evaluation."""
-        if "every" in self.config["evaluation"]:
+        if study_tasks.calibrated(self):
             return f"{self.root}/evaluation/calibration_scores.parquet"
         return super().scores
 

@@ -33,14 +33,6 @@ LENGTH = 64
 STORY = "Question: Which of the two is the larger one? Answer: the sun, as the stone is small."
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def network(seed=0):
     model = Transformer(ModelSettings(**SHAPE))
     initialise(model, seed)

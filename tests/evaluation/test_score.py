@@ -29,14 +29,6 @@ SHAPE = {
 PRECISIONS = [torch.bfloat16, torch.float32]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def network(precision=torch.bfloat16, seed=0):
     model = Transformer(ModelSettings(**SHAPE), precision)
     initialise(model, seed)

@@ -9,7 +9,6 @@ from smelt.errors import UserError
 from smelt.evaluation.task_scores import Settings
 from smelt.evaluation.tasks import read_tasks
 from smelt.spec import load
-from tests.ground.conftest import read as read
 
 PART = {"preset": "smoke", "seeds": [0, 1]}
 DESK = {"evaluation/tasks": ["desk"], "evaluation/every": PART}
