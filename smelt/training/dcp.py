@@ -28,7 +28,7 @@ from torch.optim import AdamW
 from smelt.artifacts import file_digest
 from smelt.errors import UserError
 from smelt.model.transformer import Transformer
-from smelt.training.parallel import first, rank
+from smelt.training.parallel import PATIENCE, first, rank
 
 ABOUT = "about.json"
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -40,11 +40,12 @@ class Saves:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.pending: Future[Any] | None = None
-        self.group = dist.new_group(backend="gloo")
+        self.group = dist.new_group(backend="gloo", timeout=PATIENCE)
 
     def save(self, model: Transformer, adamw: AdamW, place: dict[str, Any]) -> None:
         """Begin to save the state; `place` is what the run needs besides (plain values)."""
         self.finish()
+        told = json.dumps(place)  # now: training goes on while the rest is written
         temporary = self.folder / ".saving"
         if rank() == 0:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -54,7 +55,7 @@ class Saves:
         assert isinstance(result, Future)
         self.pending = result
         if rank() == 0:  # whose future ends when all processes have written
-            self.published: Future[Any] = _then(result, functools.partial(_publish, temporary, self.folder, place))
+            self.published: Future[Any] = _then(result, functools.partial(_publish, temporary, self.folder, told))
 
     def finish(self) -> None:
         """Wait for the save that was begun. Raises what it failed with: an OSError, if there is one."""
@@ -136,10 +137,10 @@ def _saves(folder: Path) -> list[Path]:
     return sorted(folder.glob("saved-*"))
 
 
-def _publish(temporary: Path, folder: Path, place: dict[str, Any]) -> None:
+def _publish(temporary: Path, folder: Path, place: str) -> None:
     files = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
     with open(temporary / ABOUT, "w", encoding="utf-8") as file:
-        json.dump({"files": files, "place": place}, file)
+        json.dump({"files": files, "place": json.loads(place)}, file)
         file.flush()
         os.fsync(file.fileno())
     before = _saves(folder)

@@ -41,10 +41,14 @@ def parser(module: str, description: str | None) -> argparse.ArgumentParser:
 @contextlib.contextmanager
 def together(spec: dict[str, Any]) -> Iterator[None]:
     """Settle what the bits of a job depend on; inside, the processes of a run that is spread over several know of one
-    another. Raises UserError where their number is not the spec's."""
+    another. Raises UserError where their number, or the device, is not the spec's."""
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     settings = load(TrainingSettings, spec["training"])
+    if settings.device != "cpu":
+        from smelt.training.device import prepare  # the compiler: a second that a core need not spend
+
+        prepare(settings)
     with parallel.group(settings.device, settings.processes) if settings.spread else contextlib.nullcontext():
         yield
 

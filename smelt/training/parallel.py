@@ -58,18 +58,32 @@ def first(act: Callable[[], T]) -> T:
 def group(device: str, processes: int) -> Iterator[None]:
     """Join the group of `processes` that torchrun started, or make one of this process alone; leave it at the end.
 
-    On "cuda" each process has the GPU of its number. Raises UserError where torchrun started another number.
+    On "cuda" each process has the GPU of its number. Raises UserError where there is no such GPU, or where torchrun
+    started another number of processes.
     """
     backends = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
     if "RANK" in os.environ:
         if device == "cuda":
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+            _take_gpu(int(os.environ["LOCAL_RANK"]))
         dist.init_process_group(backends, timeout=PATIENCE)
     else:
         dist.init_process_group(backends, store=dist.HashStore(), rank=0, world_size=1)
+    ended = False
     try:
         if world() != processes:
             raise UserError(f"training.processes is {processes} and {world()} were started; start as many by torchrun")
         yield
+        ended = True
     finally:
-        dist.destroy_process_group()
+        # Where an error passes, the others may wait for this process, which must not wait for them before it says why.
+        if ended or world() == 1:
+            dist.destroy_process_group()
+
+
+def _take_gpu(number: int) -> None:
+    if number >= (there := torch.cuda.device_count()):
+        raise UserError(
+            f"training.processes: process {number + 1} has no GPU of its own, as {there} are here; lower it, or run on "
+            "a machine with more"
+        )
+    torch.cuda.set_device(number)

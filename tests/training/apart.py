@@ -22,9 +22,12 @@ def at_step(count: int, act: Callable[[Trainer], None]) -> Iterator[list[int]]:
     steps, plain = [0], Trainer._update
 
     def update(self: Trainer, *arguments: Any) -> None:
-        plain(self, *arguments)
         steps[0] += 1
-        if steps[0] == count:
+        now = steps[0] == count
+        if now and act is ask_to_end:
+            act(self)
+        plain(self, *arguments)
+        if now and act is not ask_to_end:
             act(self)
 
     Trainer._update = update  # type: ignore[method-assign]
@@ -39,8 +42,8 @@ def kill(trainer: Trainer) -> None:
 
 
 def ask_to_end(trainer: Trainer) -> None:
-    """As the handler of SIGTERM does."""
-    trainer.asked = trainer.stopping = True
+    """As the handler of SIGTERM does, in the middle of a step."""
+    trainer.asked = True
 
 
 class Apart:

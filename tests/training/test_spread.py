@@ -8,6 +8,7 @@ import errno
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -275,6 +276,54 @@ def test_a_save_stands_until_the_next_one_does(tmp_path, streams, monkeypatch):
     with at_step(0, kill) as taken:
         run.run()
     assert taken[0] == 9 - 2  # the third step was of a decay, which starts again
+
+
+def test_a_save_is_of_the_step_at_which_it_began(tmp_path, streams, monkeypatch):
+    """Training goes on while it is written, which may take longer than a step."""
+    recipe = {"micro_contexts": 2, "decay_steps": 3}
+    whole, killed = parts(tmp_path / "whole", streams, **recipe), parts(tmp_path / "killed", streams, **recipe)
+    for run in (whole, killed):
+        run.stable()
+    whole.decay(1)
+    publish, third = dcp._publish, threading.Event()
+
+    def late(*arguments):
+        third.wait(20)
+        publish(*arguments)
+
+    def act(trainer):
+        third.set()
+        trainer.network.finish()
+        raise Killed
+
+    monkeypatch.setattr(dcp, "_publish", late)
+    with at_step(3, act), pytest.raises(Killed):  # the save is of step 2
+        killed.decay(1)
+    monkeypatch.undo()
+    with at_step(0, kill) as taken:
+        killed.decay(1)
+    assert taken == [1]
+    name = "branch-1.safetensors"
+    assert (killed.folder / name).read_bytes() == (whole.folder / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_all_processes_leave_at_the_step_in_which_one_is_asked_to(tmp_path, streams):
+    run = job(tmp_path / "run", streams, micro_contexts=1, processes=2)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
+    command += ["tests.training.asked", *run.arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=120)
+    assert sorted(done.stdout.split()) == ["0:75", "1:75"]
+    (save,) = run.state.glob("*/saved-*")
+    assert json.loads((save / "about.json").read_text())["place"]["done"] == 1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
+def test_a_missing_gpu_is_one_clear_error(tmp_path, streams):
+    run = job(tmp_path / "run", streams, micro_contexts=2, device="cuda")
+    with pytest.raises(UserError, match=r"training.device is cuda, and torch .* finds no GPU here"):
+        run.run()
+    assert not run.outputs()
 
 
 def test_a_full_disk_is_one_clear_error(tmp_path, streams):
