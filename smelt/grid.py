@@ -9,7 +9,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from smelt import study_sweeps, study_tasks
+from smelt import study_runs, study_sweeps, study_tasks
 from smelt.budgets.closest import coarsest, pinned, twin_of
 from smelt.budgets.lattice import Lattice
 from smelt.budgets.ledger import experts_for_sparsity, fully_active
@@ -17,46 +17,14 @@ from smelt.budgets.solver import Tolerance
 from smelt.errors import UserError
 from smelt.model.execution import middle_span
 from smelt.model.settings import ModelSettings
-from smelt.spec import load
 from smelt.study_file import CONTROL, Study
-from smelt.training.settings import TrainingSettings, paper_branches, paper_decay
+from smelt.study_runs import Run
 
 # Why a grid takes no such key.
 GIVEN_ONLY = {
     "reference": "the reference of a grid is its first architecture; take the key out",
     "sparsities": "the sparsities of a grid stand under grid.sparsities; take the key out",
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """One network to train: architecture x cell x seed (x rate, in a tuning study)."""
-
-    architecture: str
-    scale: str
-    sparsity: str
-    seed: int
-    rate: int | None  # number of the swept learning rate, from 1
-    model: ModelSettings
-    training: TrainingSettings
-    checkpoint_steps: int  # between saves of its state; no part of what decides its bits
-    trained: bool  # by the default targets
-
-    @property
-    def cell(self) -> str:
-        return f"{self.scale}-{self.sparsity}"
-
-    @property
-    def id(self) -> str:
-        seed = f"-seed{self.seed}" if self.seed else ""
-        rate = f"-rate{self.rate}" if self.rate else ""
-        return f"{self.architecture}-{self.cell}{seed}{rate}"
-
-    @property
-    def contexts(self) -> dict[str, int]:
-        """Contexts that it reads of each stream."""
-        size = self.training.batch_contexts
-        return {"stable": self.training.steps * size, "decay": self.training.decay_steps * size}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,8 +75,9 @@ class GridStudy(Study):
         runs = {run.id: run for run in self._runs()}
         if not runs:
             raise UserError("grid: no cell is left; take entries out of grid.exclude")
-        self._check_overrides(runs)
-        self._check_rates()
+        if not any(run.trained for run in runs.values()):
+            raise UserError("grid: no cell that is trained is left; take entries out of grid.exclude")
+        study_runs.check_recipes(self.config, list(runs.values()))
         self._check_corpus()
         self._check_grid(runs)
         return runs
@@ -138,6 +107,8 @@ class GridStudy(Study):
     def _runs(self) -> Iterator[Run]:
         grid = self.config["grid"]
         self._check_names()
+        self._check_loops()
+        study_runs.check_rates(self.config)
         rates = self.config["tuning"]["rates"] or [None]
         for scale in grid["scales"]:
             for label, sparsity in grid["sparsities"].items():
@@ -146,21 +117,11 @@ class GridStudy(Study):
                 for architecture in grid["architectures"]:
                     if f"{architecture}-{scale}-{label}" in grid["exclude"]:
                         continue
-                    model = self._model(architecture, scale, label)
+                    names, model = (architecture, scale, label), self._model(architecture, scale, label)
                     for seed in self.config["seeds"]:
                         for number, rate in enumerate(rates, start=1):
-                            training, checkpoint_steps = self._training(architecture, scale, label, seed, rate)
-                            yield Run(
-                                architecture,
-                                scale,
-                                label,
-                                seed,
-                                number if rate else None,
-                                model,
-                                training,
-                                checkpoint_steps,
-                                sparsity["trained"],
-                            )
+                            told = study_runs.recipe(self.config, names, self.reference, seed, rate)
+                            yield Run(*names, seed, number if rate else None, model, *told, sparsity["trained"])
 
     def _reference(self, scale: str, experts: int) -> ModelSettings:
         grid = self.config["grid"]
@@ -176,10 +137,6 @@ class GridStudy(Study):
         grid = self.config["grid"]
         sparsity, loop = grid["sparsities"][label], grid["architectures"][architecture]
         try:
-            if architecture == self.reference and loop["visits"] > 1:
-                raise UserError("the first architecture is the reference, which is never looped; give it visits 1")
-            if architecture == self.reference and "layers" in loop:
-                raise UserError("the first architecture is the reference, whose layers stand under grid.scales")
             if "experts" in sparsity:
                 reference = self._reference(scale, sparsity["experts"])
             else:
@@ -223,84 +180,57 @@ class GridStudy(Study):
             if name in runs[: len(cells)]:
                 raise UserError(f"grid.pinned.{name}: the geometry of the reference stands under grid.scales")
 
+    def _check_loops(self) -> None:
+        """The reference has no loop, and a loop of the others has a span and visits."""
+        grid = self.config["grid"]
+        for name, loop in grid["architectures"].items():
+            key = f"grid.architectures.{name}"
+            if name == self.reference and (loop["visits"] > 1 or loop["span"]):
+                raise UserError(f"{key}: the first is the reference, which is never looped; take visits and span out")
+            if name == self.reference and "layers" in loop:
+                raise UserError(f"{key}: the first is the reference, whose layers stand under grid.scales")
+            for scale in grid["scales"].values():
+                _check_loop(key, loop, loop.get("layers", scale["layers"]))
+
     def _span(self, loop: Mapping[str, Any], layers: int) -> tuple[int, int]:
-        start, end = loop["span"] if isinstance(loop["span"], list) else middle_span(layers, loop["span"])
+        start, end = _ends(loop["span"], layers)
         if not start <= end <= layers:
             raise UserError(f"span [{start}, {end}) lies outside the layers; its ends must lie within 0 and {layers}")
         return (start, end) if end > start else (0, 0)  # the place of an empty span decides nothing
-
-    def _training(
-        self, architecture: str, scale: str, label: str, seed: int, rate: float | None
-    ) -> tuple[TrainingSettings, int]:
-        """The recipe of a run and the steps between its saves."""
-        cell, run = f"{scale}-{label}", f"{architecture}-{scale}-{label}"
-        values = {**self.config["training"], **self.config["cells"].get(cell, {}), **self.config["runs"].get(run, {})}
-        values.setdefault("branch_steps", list(paper_branches(values["steps"])))
-        values.setdefault("decay_steps", paper_decay(values["steps"]))
-        tuned_on = self.reference if values.pop("shared_rate") else architecture
-        values["learning_rate"] = rate or _rate(values["learning_rate"], tuned_on, scale)
-        checkpoint_steps = values.pop("checkpoint_steps")
-        del values["branches"]
-        try:
-            recipe = load(TrainingSettings, {**values, "seed": seed})
-            return recipe, checkpoint_steps
-        except UserError as error:
-            raise UserError(f"training of {run}: {error}") from None
-
-    def _check_overrides(self, runs: Mapping[str, Run]) -> None:
-        known = {
-            "cells": sorted({run.cell for run in runs.values()}),
-            "runs": sorted({f"{run.architecture}-{run.cell}" for run in runs.values()}),
-        }
-        for section, names in known.items():
-            for name in self.config[section]:
-                if name not in names:
-                    raise UserError(f"{section}.{name}: no such {section[:-1]}; known are {', '.join(names)}")
 
     def _check_corpus(self) -> None:
         if self.config["corpus"]["weights"] and not self.config["corpus"]["megabytes"]:
             raise UserError("corpus.weights: all text is taken as it is where megabytes is 0; give corpus.megabytes")
 
-    def _check_rates(self) -> None:
-        """A misspelt name in a mapping of rates must not pass for one that nobody asked for."""
-        grid = self.config["grid"]
-        rates = self.config["training"]["learning_rate"]
-        by_scale = [rate for rate in rates.values() if isinstance(rate, dict)] if isinstance(rates, dict) else []
-        for given, known in [(rates, grid["architectures"]), *((rate, grid["scales"]) for rate in by_scale)]:
-            unknown = sorted(set(given) - set(known)) if isinstance(given, dict) else []
-            if unknown:
-                raise UserError(f"training.learning_rate: no {unknown[0]!r} in the grid; known are {', '.join(known)}")
-
     def _check_grid(self, runs: Mapping[str, Run]) -> None:
-        trained = [run for run in runs.values() if run.trained]
-        if not trained:
-            raise UserError("grid: no cell that is trained is left; take entries out of grid.exclude")
         seen: dict[Any, Run] = {}
         for run in runs.values():
             twin = seen.setdefault((run.architecture, run.seed, run.rate, run.model, run.training), run)
             if twin is not run:
                 raise UserError(f"grid: the cells {twin.cell} and {run.cell} are the same network; keep one of them")
-        counts = {len(run.training.branch_steps): run.id for run in runs.values()}
-        if len(counts) > 1:
-            differing = " and ".join(f"{count} in {name}" for count, name in counts.items())
-            raise UserError(f"training.branch_steps: all runs branch off equally often, not {differing}")
         control, active = self.config["grid"]["sparsities"].get(CONTROL, {}), self.config["grid"]["active_experts"]
         if (control and control.get("experts", active) != active) or control.get("sparsity", 0.0) != 0:
             raise UserError(f"grid.sparsities.S0: the fully active control; give it experts: {active}")
         scaling = self.config["scaling"]
-        if unknown := set(scaling["fit_sparsities"]) - {run.sparsity for run in trained}:
+        if unknown := set(scaling["fit_sparsities"]) - {run.sparsity for run in runs.values() if run.trained}:
             raise UserError(f"scaling.fit_sparsities: {sorted(unknown)[0]!r} is no sparsity that the grid trains")
-        if scaling["skip_branches"] >= min(counts):
-            raise UserError(f"scaling.skip_branches: {scaling['skip_branches']} leaves none of {min(counts)} branches")
+        branches = len(next(iter(runs.values())).training.branch_steps)
+        if scaling["skip_branches"] >= branches:
+            raise UserError(f"scaling.skip_branches: {scaling['skip_branches']} leaves none of {branches} branches")
 
 
-def _rate(rate: float | dict[str, Any], architecture: str, scale: str) -> float:
-    """The learning rate of an architecture at a scale, from one number or a mapping."""
-    for key in (architecture, scale):
-        if isinstance(rate, dict):
-            if key not in rate:
-                raise UserError(f"training.learning_rate: nothing for {key!r}; known are {', '.join(rate)}")
-            rate = rate[key]
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or rate <= 0:
-        raise UserError(f"training.learning_rate: {rate!r}, of {architecture} at {scale}, is no number above 0")
-    return float(rate)
+def _ends(span: float | list[int], layers: int) -> tuple[int, int]:
+    """The looped layers as [start, end), from these or from the share of the layers in the middle."""
+    start, end = span if isinstance(span, list) else middle_span(layers, span)
+    return start, end
+
+
+def _check_loop(key: str, loop: Mapping[str, Any], layers: int) -> None:
+    span, visits = loop["span"], loop["visits"]
+    start, end = _ends(span, layers)
+    if visits > 1 and start == end:
+        what = f"the span {span} holds none of the {layers} layers" if span else "no span is given"
+        mend = "give `span: 0.5` for the middle half, or [start, end), or take visits out"
+        raise UserError(f"{key}: visits is {visits} but {what}; {mend}")
+    if visits == 1 and start != end:
+        raise UserError(f"{key}: a span is given but visits is 1; give `visits: 2`, or take the span out")

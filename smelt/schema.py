@@ -7,7 +7,7 @@ import difflib
 import functools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,12 @@ def without_defaults(
     }
 
 
+def suggestion(name: Any, known: Iterable[str], likely: Iterable[str] = ()) -> str:
+    """What an unknown name was meant to be (of the `likely` ones, if one is like it); else all that are known."""
+    near = [match for names in (likely, known) for match in difflib.get_close_matches(str(name), list(names), 1)]
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+
+
 def _parsed(path: Path) -> Any:
     try:
         return yaml.load(path.read_text(encoding="utf-8"), _Loader)
@@ -86,9 +92,7 @@ def _explain(error: jsonschema.ValidationError) -> str:
     if error.validator in ("additionalProperties", "propertyNames") and isinstance(value, dict):
         known = error.schema.get("properties", {})
         unknown = [key for key in value if key not in known] or list(value)
-        near = difflib.get_close_matches(str(unknown[0]), known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-        return f"unknown key {unknown[0]!r}; {hint}"
+        return f"unknown key {unknown[0]!r}; {suggestion(unknown[0], known)}"
     if error.validator == "required":
         missing = [key for key in error.schema["required"] if key not in value]
         return f"the key {missing[0]!r} is missing{meaning}"

@@ -47,7 +47,7 @@ def test_a_run_that_diverges_fails_alone(finished, tmp_path):
     """One run's loss is not finite; it leaves no endpoint and one line, and the run beside it is trained."""
     workspace = finished.copy(tmp_path / "clone", linked=False)
     before = workspace.artifacts()
-    short = {"steps": 3, "branch_steps": [1, 2, 3], "decay_steps": 1}
+    short = {"steps": 3, "branch_steps": [1, 2, 3], "decay_steps": 1, "warmup_steps": 1}
     workspace.change(runs={"smelt-H16-S85": {"learning_rate": 1.0e30, "warmup_steps": 0}, "baseline-H16-S85": short})
     result = workspace.call("--cores", "2", "--keep-going")
     assert result.returncode == 1
