@@ -86,7 +86,8 @@ def _validate(config: Any, schema: dict[str, Any]) -> None:
 
 def _explain(error: jsonschema.ValidationError) -> str:
     if error.validator == "not" and not error.validator_value:  # a key that another one rules out
-        return "no part of a study that names its endpoints; take it out, or endpoints and simulation"
+        given = error.absolute_schema_path[1]  # dependentSchemas, the other one, ...
+        return f"no part of a study with {given}; take it out, or {given}"
     value, expected = error.instance, error.schema.get("description", "")
     meaning = f" ({expected})" if expected else ""
     if error.validator in ("additionalProperties", "propertyNames") and isinstance(value, dict):
@@ -103,6 +104,8 @@ def _explain(error: jsonschema.ValidationError) -> str:
         return f"{value!r} is not of type {error.validator_value}{hint}{meaning}"
     if error.validator == "oneOf":
         return f"{value!r} has none of the forms that are allowed, or more than one{hint}{meaning}"
+    if error.validator == "pattern":
+        return f"{value!r} does not fit{hint}{meaning}"
     if error.validator == "minProperties":
         return f"it is empty; it needs at least one entry{meaning}"
     return f"{error.message}{meaning}"

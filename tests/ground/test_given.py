@@ -88,9 +88,12 @@ def test_sparsities_can_be_compared_elsewhere(read):
 
 
 MISTAKES = [
-    ({"corpus": {}}, r"corpus: no part of a study that names its endpoints; take it out"),
-    ({"seeds": [0]}, r"seeds: no part of a study that names its endpoints"),
-    ({"simulation": {"endpoints": "x.csv", "surfaces": {}}}, r"(simulation|endpoints): no part of a study that names"),
+    ({"corpus": {}}, r"corpus: no part of a study with endpoints; take it out, or endpoints$"),
+    ({"seeds": [0]}, r"seeds: no part of a study with endpoints; take it out, or endpoints$"),
+    (
+        {"simulation": {"endpoints": "x.csv", "surfaces": {}}},
+        r"(simulation|endpoints): no part of a study with (endp|sim)",
+    ),
     ({"endpoints": None}, r"the study: the key 'corpus' is missing"),
     ({"endpoints": "none.csv"}, r"/none\.csv: no such file; the path is taken from the folder of the study file"),
     ({"endpoint": "x.csv"}, r"the study: unknown key 'endpoint'; did you mean 'endpoints'\?"),
@@ -110,6 +113,14 @@ def test_a_mistake_names_the_key_and_the_fix(read, tmp_path, changes, message):
         read(changes)
     assert str(error.value).startswith(f"{tmp_path / 'mine.yaml'}: ")
     assert "\n" not in str(error.value)
+
+
+def test_what_a_simulation_rules_out_names_the_simulation(tmp_path):
+    """And not endpoints, which are not there."""
+    config = yaml.safe_load(studies.find("published").read_text(encoding="utf-8")) | {"seeds": [0]}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(UserError, match=r"seeds: no part of a study with simulation; take it out, or simulation$"):
+        studies.read(tmp_path / "mine.yaml")
 
 
 def test_fewer_endpoints_than_coefficients(read):

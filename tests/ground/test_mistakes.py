@@ -38,7 +38,10 @@ MISTAKES = [
     ({"corpus/megabytes": float("inf")}, r"line \d+: \.inf is no finite number"),
     ({"scaling/s_convention": "mine"}, r"scaling\.s_convention: 'mine' is not one of \['baseline', 'own', 'nominal'\]"),
     ({"name": "tables"}, r"name: 'tables' should not be .*results root"),
-    ({"name": "My study"}, r"name: 'My study' does not match"),
+    (
+        {"name": "My-Study"},
+        r"name: 'My-Study' does not fit \(.*: lower-case letters, digits and _, a letter first\.\)$",
+    ),
     ({"seeds": []}, r"seeds: \[\] should be non-empty"),
     ({"seeds": [1, 1]}, r"seeds: \[1, 1\] has non-unique elements"),
     # the span
@@ -110,8 +113,14 @@ MISTAKES = [
     ({"grid/shape": 0.9}, r"grid\.shape: 0\.9 is less than the minimum of 1"),
     ({"grid/scales/H17": SCALE}, r"grid: the cells H16-S0 and H17-S0 are the same network; keep one of them"),
     ({"grid/sparsities/S85.0": {"sparsity": 0.85}}, r"grid: the cells H16-S85 and H16-S85\.0 are the same network"),
-    ({"grid/scales/H-1": SCALE}, r"grid\.scales: 'H-1' does not match"),
-    ({"grid/sparsities/X1": {"experts": 9}}, r"grid\.sparsities: 'X1' does not match"),
+    (
+        {"grid/scales/H-1": SCALE},
+        r"grid\.scales: 'H-1' does not fit \(a label is letters, digits and points, as 1\.6B\)",
+    ),
+    (
+        {"grid/sparsities/X1": {"experts": 9}},
+        r"grid\.sparsities: 'X1' does not fit \(a label is S and the percentage, as S95\)",
+    ),
     ({"grid/sparsities/S50": {"sparsity": 0.5, "experts": 9}}, r"grid\.sparsities\.S50: .* more than one"),
     ({"grid/sparsities/S99": {"sparsity": 0.9999}}, r"baseline of cell H16-S99: sparsity 0\.9999 cannot be reached"),
     ({"grid/sparsities/S50": {"experts": 4}}, r"active_experts \(8\) is more than experts \(4\); add experts"),
