@@ -6,6 +6,7 @@ no job that does not use it. All mistakes are UserErrors that name the key and t
 """
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,10 +43,16 @@ def find(name: str, folder: Path = CONFIG) -> Path:
     """The file of a study: a name in `folder`, or a path. Raises UserError where there is none."""
     is_path = name.endswith((".yaml", ".yml")) or "/" in name
     path = Path(name) if is_path else folder / f"{name}.yaml"
-    if not path.is_file():
-        known = sorted(file.stem for file in folder.glob("*.yaml") if file.stem != "schema")
-        raise UserError(f"study={name}: no file {path}; give a path, or one of {', '.join(known)}")
-    return path
+    if path.is_file() and (is_path or _is_study(path)):
+        return path
+    wrong = f"{path} is no study (a study has a `name:`)" if path.is_file() else f"no file {path}"
+    known = [file.stem for file in sorted(folder.glob("*.yaml")) if file.is_file() and _is_study(file)]
+    raise UserError(f"study={name}: {wrong}; give a path, or one of {', '.join(known)}")
+
+
+def _is_study(path: Path) -> bool:
+    """Whether a file has a name as a study has; config/ holds other files too."""
+    return bool(re.search(r"^name:", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE))
 
 
 def read(path: Path) -> Study:

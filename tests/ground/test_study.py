@@ -13,7 +13,7 @@ from smelt.spec import canonical_json
 
 from .conftest import REMOVED, SMOKE
 
-STUDIES = sorted(path for path in studies.CONFIG.glob("*.yaml") if path.stem != "schema")
+STUDIES = sorted(path for path in studies.CONFIG.glob("*.yaml") if path.stem not in ("schema", "tasks"))
 SHIPPED = [path for path in STUDIES if "grid:" in path.read_text(encoding="utf-8")]
 SECTIONS = ("corpus", "evaluation", "scaling")
 
@@ -253,7 +253,13 @@ def test_a_study_is_a_name_or_a_path(tmp_path):
     with pytest.raises(UserError, match="schema") as error:
         studies.find(str(tmp_path / "schema"))
     assert "one of" in str(error.value)
-    assert "schema," not in str(error.value)
+    offered = set(str(error.value).split("one of ")[1].split(", "))
+    assert offered == {path.stem for path in STUDIES}
+    for name in ("tasks", "schema"):
+        with pytest.raises(
+            UserError, match=rf"study={name}: .*/config/{name}\.yaml is no study .*; give a path, or one"
+        ):
+            studies.find(name)
 
 
 def test_runs_are_frozen(read):
