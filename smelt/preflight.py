@@ -12,7 +12,7 @@ from smelt.artifacts import replacing
 from smelt.budgets.memory import all_params
 from smelt.errors import UserError
 from smelt.grid import GridStudy, Run
-from smelt.study import CONFIG
+from smelt.study import CONFIG, is_study
 from smelt.study_file import Study
 
 WEIGHT = 4  # bytes of a float32
@@ -74,7 +74,13 @@ def _available_memory() -> int | None:
 
 
 def check_root(study: Study) -> None:
-    """Raise UserError where the study's results root holds the results of another one."""
+    """Raise UserError where the study's results root is that of a study of config/, or holds another one's results."""
+    shipped = CONFIG / f"{study.name}.yaml"
+    if shipped.is_file() and is_study(shipped) and study.path.resolve() != shipped.resolve():
+        raise UserError(
+            f"{study.path}: name: {study.name} is that of config/{shipped.name}, whose results go to {study.root}/; "
+            "give it another name"
+        )
     other = _recorded(study)
     if other not in ("", _identity(study)) and (CONFIG.parent / other).exists():
         raise UserError(

@@ -43,14 +43,14 @@ def find(name: str, folder: Path = CONFIG) -> Path:
     """The file of a study: a name in `folder`, or a path. Raises UserError where there is none."""
     is_path = name.endswith((".yaml", ".yml")) or "/" in name
     path = Path(name) if is_path else folder / f"{name}.yaml"
-    if path.is_file() and (is_path or _is_study(path)):
+    if path.is_file() and (is_path or is_study(path)):
         return path
     wrong = f"{path} is no study (a study has a `name:`)" if path.is_file() else f"no file {path}"
-    known = [file.stem for file in sorted(folder.glob("*.yaml")) if file.is_file() and _is_study(file)]
+    known = [file.stem for file in sorted(folder.glob("*.yaml")) if file.is_file() and is_study(file)]
     raise UserError(f"study={name}: {wrong}; give a path, or one of {', '.join(known)}")
 
 
-def _is_study(path: Path) -> bool:
+def is_study(path: Path) -> bool:
     """Whether a file has a name as a study has; config/ holds other files too."""
     return bool(re.search(r"^name:", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE))
 

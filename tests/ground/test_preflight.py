@@ -1,6 +1,5 @@
 """What is checked before a study starts: the machine, and whose results root it is."""
 
-import dataclasses
 import shutil
 
 import pytest
@@ -50,36 +49,59 @@ def test_a_machine_that_does_not_tell_its_memory_is_trusted(smoke, monkeypatch):
     preflight.check_machine(smoke, smoke.trained, 2)
 
 
-def test_a_root_refuses_another_study_of_the_same_name(smoke, tmp_path):
-    preflight.claim_root(smoke)
-    preflight.claim_root(smoke)
-    copy = tmp_path / "mine.yaml"
-    copy.write_text(smoke.path.read_text())
-    mine = dataclasses.replace(smoke, path=copy)
-    with pytest.raises(UserError, match=r"results/smoke/ holds the results of config/smoke\.yaml"):
-        preflight.claim_root(mine)
+@pytest.fixture
+def copied(smoke, tmp_path):
+    """`copied("a.yaml")` is the smoke study in a file of its own, with a name that no study of config/ has."""
+
+    def copy(file, name="mine"):
+        path = tmp_path / file
+        path.write_text(smoke.path.read_text().replace("name: smoke", f"name: {name}"))
+        return study.read(path)
+
+    return copy
 
 
-def test_a_root_whose_study_file_is_gone_or_was_never_written_is_taken_over(smoke, tmp_path):
-    copy = tmp_path / "mine.yaml"
-    copy.write_text(smoke.path.read_text())
-    preflight.claim_root(dataclasses.replace(smoke, path=copy))
-    copy.unlink()
-    preflight.claim_root(smoke)
-    record = tmp_path / smoke.root / preflight.RECORD
-    assert record.read_text() == "config/smoke.yaml\n"
+def test_a_root_refuses_another_study_of_the_same_name(copied):
+    mine, other = copied("mine.yaml"), copied("other.yaml")
+    preflight.claim_root(mine)
+    preflight.claim_root(mine)
+    with pytest.raises(
+        UserError, match=r"results/mine/ holds the results of .*/mine\.yaml, and .*/other\.yaml has the"
+    ):
+        preflight.claim_root(other)
+
+
+@pytest.mark.parametrize("name", ["smoke", "desk"])
+def test_the_name_of_a_study_of_config_is_taken(copied, tmp_path, name):
+    """Also before that one has any results, which would go to the same folder."""
+    with pytest.raises(UserError, match=rf"mine\.yaml: name: {name} is that of config/{name}\.yaml, .* another name"):
+        preflight.check_root(copied("mine.yaml", name))
+    preflight.check_root(copied("mine.yaml", "tasks"))  # config/tasks.yaml is no study
+
+
+def test_a_root_whose_study_file_is_gone_or_was_never_written_is_taken_over(copied, tmp_path):
+    gone, mine = copied("gone.yaml"), copied("mine.yaml")
+    preflight.claim_root(gone)
+    gone.path.unlink()
+    preflight.claim_root(mine)
+    record = tmp_path / mine.root / preflight.RECORD
+    assert record.read_text() == f"{mine.path}\n"
     record.write_text("")  # a file that was cut off
-    preflight.claim_root(smoke)
-    assert record.read_text() == "config/smoke.yaml\n"
+    preflight.claim_root(mine)
+    assert record.read_text() == f"{mine.path}\n"
 
 
-def test_a_dry_run_refuses_what_a_run_would(smoke, tmp_path):
-    preflight.check_root(smoke)
+def test_a_root_records_a_study_of_config_from_the_workflow_s_folder(smoke, tmp_path):
     preflight.claim_root(smoke)
-    copy = tmp_path / "mine.yaml"
-    copy.write_text(smoke.path.read_text())
+    assert (tmp_path / smoke.root / preflight.RECORD).read_text() == "config/smoke.yaml\n"
+
+
+def test_a_dry_run_refuses_what_a_run_would(copied):
+    mine, other = copied("mine.yaml"), copied("other.yaml")
+    preflight.check_root(mine)
+    preflight.claim_root(mine)
     with pytest.raises(UserError, match="has the same name"):
-        preflight.check_root(dataclasses.replace(smoke, path=copy))
+        preflight.check_root(other)
 
 
 def test_a_misspelt_setting_of_the_command_line_does_not_choose_the_desk_study():
