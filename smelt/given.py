@@ -1,6 +1,7 @@
 """Studies that train nothing: their endpoints are the user's own, or simulated from known surfaces.
 
-The table of endpoints is read while the study is, so that a mistake in it shows before any job runs.
+The tables of endpoints and of their scores are read while the study is, so that a mistake in them shows before any
+job runs.
 """
 
 import dataclasses
@@ -12,6 +13,7 @@ from smelt.artifacts import table
 from smelt.errors import UserError
 from smelt.scaling import own, simulate
 from smelt.scaling.own import Given
+from smelt.scaling.scores import read_scores
 from smelt.scaling.settings import ENDPOINTS, Points, Settings, joined, select_points
 from smelt.scaling.surfaces import SURFACES, Surface
 from smelt.spec import load
@@ -64,7 +66,7 @@ class OwnStudy(Study):
         return self.given.s_convention
 
     def check(self) -> None:
-        """Read the endpoints, and see that they suffice for the surface."""
+        """Read the endpoints and their scores, and see that the endpoints suffice for the surface."""
         settings = load(
             Settings,
             {
@@ -74,10 +76,13 @@ class OwnStudy(Study):
                 "sparsity_values": self.sparsity_values,
             },
         )
-        points = select_points(table(self.given.rows, ENDPOINTS), self.table, settings)
+        endpoints = table(self.given.rows, ENDPOINTS)
+        points = select_points(endpoints, self.table, settings)
         surface = SURFACES[settings.surface]
         for part in [joined(points)] if surface.shared else points.values():
             _check_points(part, surface, self.table)
+        if self.scores and Path(self.scores).exists():
+            read_scores(self.scores, endpoints)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -115,6 +115,22 @@ def test_a_mistake_names_the_key_and_the_fix(read, tmp_path, changes, message):
     assert "\n" not in str(error.value)
 
 
+def test_a_mistake_in_the_scores_shows_while_the_study_is_read(read, tmp_path):
+    """And not in the job that calibrates them, after the fits."""
+    head = "architecture,scale,sparsity,branch_step,metric,score,higher_is_better\n"
+    scores = tmp_path / "scores.csv"
+    with pytest.raises(UserError, match=r"scores: no file .*scores\.csv; the path is taken from the folder"):
+        read({"scores": "scores.csv"})
+    scores.write_text(f"{head}smelt,100M,S85,1,core,0.2,true\n")
+    assert read({"scores": "scores.csv"}).scores == str(scores)
+    scores.write_text(f"{head}smelt,100M,S85,1,core,0.2,true\nsmelt,100M,S86,1,core,0.2,true\n")
+    with pytest.raises(UserError, match=r"mine\.yaml: .*scores\.csv: row 3 .*, column sparsity: no endpoint is archit"):
+        read({"scores": "scores.csv"})
+    scores.write_text(f"{head.replace(',score', '')}smelt,100M,S85,1,core,true\n")
+    with pytest.raises(UserError, match=r"scores\.csv: the column 'score' is missing"):
+        read({"scores": "scores.csv"})
+
+
 def test_what_a_simulation_rules_out_names_the_simulation(tmp_path):
     """And not endpoints, which are not there."""
     config = yaml.safe_load(studies.find("published").read_text(encoding="utf-8")) | {"seeds": [0]}
