@@ -1,6 +1,7 @@
 """The columns that endpoints of one's own may have: what they hold, in which units, and what cannot be right."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -42,6 +43,14 @@ NUMBERS: dict[str, Column] = {
     "expansion": Column("a number of at least 1", lambda value: value >= 1),
 }
 COLUMNS = ("architecture", "flops_per_token", "params", "tokens", "loss", *TEXTS[1:], *list(NUMBERS)[4:])
+# What a column that every file needs holds.
+NEEDED = {
+    "architecture": "the name of the kind of model, one throughout if there is one",
+    "tokens": "all the tokens that the model was trained on",
+    "loss": "the held-out loss in nats per token",
+}
+ABBREVIATED = re.compile(r"([0-9.]+) *([kmbgt])", re.IGNORECASE)  # as 20.5B
+POWERS = {"k": 3, "m": 6, "b": 9, "g": 9, "t": 12}  # of ten
 # Names that others give them, in small letters.
 ALIASES = {
     "arch": "architecture",
@@ -100,9 +109,11 @@ def parsed(table: TableFile, losses: bool = True) -> Values:
 
 
 def _check_needed(table: TableFile, losses: bool) -> None:
-    for name in ("architecture", "tokens", *(["loss"] if losses else [])):
-        if name not in table.columns:
-            raise UserError(f"{table.path}: the column {name!r} is missing; it has {', '.join(table.columns)}")
+    for name, meaning in NEEDED.items():
+        if name not in table.columns and (losses or name != "loss"):
+            raise UserError(
+                f"{table.path}: the column {name!r} is missing, {meaning}; the file has {', '.join(table.columns)}"
+            )
     if not {"flops_per_token", "params"} & set(table.columns):
         raise UserError(
             f"{table.path}: the column 'flops_per_token' is missing; give it, or 'params', for which F is 6 FLOPs each"
@@ -128,13 +139,20 @@ def _number(table: TableFile, index: int, name: str, control: bool) -> float | N
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
-        hint = " (a decimal point, no separator of thousands)" if isinstance(value, str) and "," in value else ""
-        raise UserError(f"{table.place(index, name)}: {value!r} is no number; expected {kind.expected}{hint}") from None
+        said = f"{value!r} is no number; expected {kind.expected}{_plain(value)}"
+        raise UserError(f"{table.place(index, name)}: {said}") from None
     if kind is SPARSITY and control and -1 < number < 0:
         return number  # Eq. 1 with another architecture's control can put a looped control below zero
     if not (math.isfinite(number) and kind.valid(number)):
         raise UserError(f"{table.place(index, name)}: {value}; expected {kind.expected}{_percent(kind, number)}")
     return number
+
+
+def _plain(value: Any) -> str:
+    """How what is no number is written as one, where that can be said."""
+    if found := ABBREVIATED.fullmatch(str(value)):
+        return f": write {found[1]}e{POWERS[found[2].lower()]}"
+    return " (a decimal point, no separator of thousands)" if isinstance(value, str) and "," in value else ""
 
 
 def _percent(kind: Column, number: float) -> str:

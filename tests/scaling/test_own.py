@@ -160,8 +160,11 @@ def test_labels_of_any_form_stand_for_their_mean(tmp_path: Path) -> None:
 MISTAKES = [
     # the columns
     (text(ROWS, ["architecture", *NEEDED[2:]]), "the column 'cell' is missing; with several architectures (baseline, "),
-    (text(ROWS, NEEDED[1:]), "the column 'architecture' is missing; it has cell"),
-    (text(ROWS, NEEDED[:-1]), "the column 'loss' is missing"),
+    (text(ROWS, NEEDED[1:]), "the column 'architecture' is missing, the name of the kind of model, one"),
+    (
+        text(ROWS, NEEDED[:-1]),
+        "the column 'loss' is missing, the held-out loss in nats per token; the file has architecture, cell",
+    ),
     (text(ROWS, [*NEEDED[:3], *NEEDED[4:]]), "the column 'tokens' is missing"),
     (text(ROWS, [*NEEDED[:2], *NEEDED[3:]]), "the column 'flops_per_token' is missing; give it, or 'params'"),
     (text().replace("tokens", "tokns", 1), "unknown column 'tokns'; did you mean 'tokens'?"),
@@ -190,6 +193,8 @@ MISTAKES = [
             ("loss", "low", "'low' is no number"),
             ("loss", 24.5, "24.5; this is surely a perplexity: write its logarithm"),
             ("tokens", -1, "-1; expected a positive number"),
+            ("tokens", "20.5B", "'20.5B' is no number; expected a positive number: write 20.5e9"),
+            ("tokens", "300 m", "'300 m' is no number; expected a positive number: write 300e6"),
             ("tokens", 20.5, "20.5; tokens are counted one by one, and this is surely billions: write 20.5e9"),
             ("flops_per_token", 0, "0; expected a positive number"),
             ("flops_per_token", 0.63, "0.63; FLOPs are counted one by one, and this is surely billions: write 0.63e9"),
