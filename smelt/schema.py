@@ -66,8 +66,17 @@ def without_defaults(
 
 def suggestion(name: Any, known: Iterable[str], likely: Iterable[str] = ()) -> str:
     """What an unknown name was meant to be (of the `likely` ones, if one is like it); else all that are known."""
-    near = [match for names in (likely, known) for match in difflib.get_close_matches(str(name), list(names), 1)]
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    near = _nearest(str(name), likely) or _nearest(str(name), known)
+    return f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """The name that is most like one, of several that with more letters in their place; empty where none is."""
+    return max(
+        difflib.get_close_matches(name, list(known), 9),
+        key=lambda other: (difflib.SequenceMatcher(None, other, name).ratio(), sum(map(str.__eq__, other, name))),
+        default="",
+    )
 
 
 def _parsed(path: Path) -> Any:

@@ -5,6 +5,7 @@ import pytest
 from smelt.errors import UserError
 
 from .conftest import REMOVED
+from .test_mistakes import SCALE
 
 PAPERS = {"training/steps": 80, "training/branch_steps": REMOVED, "training/decay_steps": REMOVED}  # six branches
 S85 = "runs/smelt-H16-S85"
@@ -76,6 +77,10 @@ MISTAKES = [
         r"runs\.smelt-H16-S91: no such run; a run is ARCHITECTURE-SCALE-SPARSITY; did you mean 'smelt-H16-S90'\?",
     ),
     ({"cells/H25-S85": {}}, r"cells\.H25-S85: no such cell; a cell is SCALE-SPARSITY; did you mean 'H24-S85'\?"),
+    (
+        {"grid/scales/H42": {**SCALE, "hidden_size": 48}, "cells/H25-S85": {}},
+        r"cells\.H25-S85: .*; did you mean 'H24-S85'\?",  # and not H42-S85, which has as many letters of it
+    ),
     ({"cells/all": {}}, r"cells\.all: no such cell; .*; known are H16-S85, H16-S90, H24-S85$"),
     (
         {"runs/H24-S85": {}},
