@@ -34,7 +34,7 @@ def draw(rows: Sequence[Row], study: str, reference: str) -> Figure:
         axis.set(
             xscale="log", title="-".join(cell), xlabel="peak learning rate", ylabel="held-out loss (nats per token)"
         )
-        axis.margins(y=0.15)
+        axis.margins(y=0.2)
         axis.text(
             0.5, 0.98, _differences(inside, reference), transform=axis.transAxes, ha="center", va="top", fontsize=6.5
         )
@@ -51,13 +51,13 @@ def draw(rows: Sequence[Row], study: str, reference: str) -> Figure:
 
 
 def _differences(rows: Sequence[Row], reference: str) -> str:
-    """The comparison with the reference under both rules, a line for each other architecture."""
+    """The comparison with the reference under both rules, two lines for each other architecture."""
     first = {row["architecture"]: row for row in reversed(rows) if row["architecture"] != reference}
     return "\n".join(
-        f"{name} − {reference}: {row['difference_own_rate']:+.3f} at own rates, "
+        f"{name} − {reference}: {row['difference_own_rate']:+.3f} at own rates,\n"
         f"{row['difference_shared_rate']:+.3f} at {reference}'s best"
         for name, row in sorted(first.items())
-    )
+    ).replace("-", "−")
 
 
 def main(argv: Sequence[str]) -> None:
