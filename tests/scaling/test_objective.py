@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from smelt.scaling import solve
@@ -46,6 +46,7 @@ def test_objective_is_the_weighted_sum_of_huber_losses(name: str, seed: int) -> 
 @given(seed=st.integers(0, 10_000))
 def test_derivatives_agree_with_central_differences(name: str, delta: float, seed: int) -> None:
     design, theta, weights = case(name, seed)
+    assume(all((abs(log_residuals(at, design)) > 3e-5).all() for at in theta))  # else a step may cross the kinks
     value, gradient, hessian = derivatives(theta, design, weights, delta)
     np.testing.assert_allclose(value, objective(theta, design, weights, delta), rtol=1e-14)
     step = 1e-6
