@@ -70,6 +70,7 @@ def caption(figure: Figure) -> str:
     return figure._supxlabel.get_text().replace("\n", " · ")  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_bytes_are_the_same_twice(tmp_path: Path) -> None:
     first, second = draw_all(stage(), tmp_path / "a"), draw_all(stage(), tmp_path / "b")
     assert {path.stem for path in first} == set(scaling_figures.FIGURES)

@@ -198,7 +198,8 @@ def test_parts_of_another_recipe_are_not_joined(apart):
         apart.join()
 
 
-@pytest.mark.parametrize("limit", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [20, 200])
 def test_a_full_disk_is_one_clear_error(apart, whole, limit):
     """With room for neither a save nor a checkpoint, or for saves alone."""
     result = apart.command("stable", apart.stable_arguments(), limit=limit)

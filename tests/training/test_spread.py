@@ -259,6 +259,7 @@ def test_both_forms_are_the_same_bytes_on_two_processes(tmp_path, streams):
         torch.testing.assert_close(weight, its[name], rtol=0, atol=3e-5)
 
 
+@pytest.mark.slow
 def test_a_save_stands_until_the_next_one_does(tmp_path, streams, monkeypatch):
     run = job(tmp_path / "run", streams, micro_contexts=2)
     with at_step(3, ask_to_end), pytest.raises(SystemExit):
@@ -326,6 +327,7 @@ def test_a_missing_gpu_is_one_clear_error(tmp_path, streams):
     assert not run.outputs()
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_clear_error(tmp_path, streams):
     """With room for a model and not for a state."""
     apart = parts(tmp_path / "run", streams, micro_contexts=2)
@@ -335,6 +337,7 @@ def test_a_full_disk_is_one_clear_error(tmp_path, streams):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_saves_of_the_other_kind_are_not_trained_over(tmp_path, streams):
     several, one = job(tmp_path / "several", streams, micro_contexts=2), job(tmp_path / "one", streams)
     for run, made in ((several, "checkpoint.pt"), (one, "saved-000000001")):

@@ -43,6 +43,7 @@ def test_a_table_of_sources_that_is_not_there(fresh):
     assert "corpus.sources: no file config/sources/mine.tsv" in mistake(fresh, "--dry-run")
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_fails_alone(finished, tmp_path):
     """One run's loss is not finite; it leaves no endpoint and one line, and the run beside it is trained."""
     workspace = finished.copy(tmp_path / "clone", linked=False)

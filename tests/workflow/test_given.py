@@ -74,6 +74,7 @@ def test_from_a_file_of_endpoints_to_a_gain_with_an_interval(finished):
     assert places == []
 
 
+@pytest.mark.slow
 def test_one_architecture_has_a_surface_and_a_frontier_and_no_gain(finished, tmp_path):
     workspace = finished.copy(tmp_path / "clone", linked=False)
     table = workspace.folder / "config/examples/endpoints.csv"
@@ -111,6 +112,7 @@ def test_an_edited_endpoint_reruns_all(workspace):
     assert workspace.waiting() == expected("own_endpoints", FITS, TABLES_AND_FIGURES)
 
 
+@pytest.mark.slow
 def test_noise_reruns_all(tmp_path):
     study = Workspace.cloned(tmp_path / "clone", "published")
     study.change(scaling={"draws": 20, "starts": 2})
