@@ -59,7 +59,7 @@ def resumed(run: Apart, step: int, act) -> None:
     run.join()
 
 
-@pytest.mark.parametrize(("step", "act"), [(1, kill), (7, kill), (STEPS + 2, kill), (8, ask_to_end), (14, ask_to_end)])
+@pytest.mark.parametrize(("step", "act"), [(7, kill), (STEPS + 2, kill), (8, ask_to_end)])  # at any step: below, slow
 def test_a_stopped_job_resumes_to_the_same_bytes(apart, whole, step, act):
     resumed(apart, step, act)
     assert apart.outputs() == whole.outputs()

@@ -115,6 +115,7 @@ def check_processes(folder: Path, world: int, task: str) -> None:
         assert traffic["all_to_all_single"] == pytest.approx(rows, rel=0.35)  # routing is uneven
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one(tmp_path):
     check_processes(tmp_path, 2, "quick")
 
