@@ -22,7 +22,10 @@ import pyarrow.parquet as pq
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from smelt.scaling import fit, frontier, gain, simulate  # noqa: E402
+from smelt.scaling.endpoints import simulate  # noqa: E402
+from smelt.scaling.fitting import fit  # noqa: E402
+from smelt.scaling.gains import gain  # noqa: E402
+from smelt.surfaces import frontier  # noqa: E402
 from tests.scaling.published import RMSE, SPEC, SURFACES, VALUES, endpoint_rows, write_endpoints  # noqa: E402
 
 BUDGETS = (1e20, 1e21, 1e22)

@@ -31,13 +31,13 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch import Tensor
 
 from smelt.artifacts import table, write_table
-from smelt.evaluation.encoder import BOS, Encoder, encoder_of
-from smelt.evaluation.items import Item, find_file, read_items
-from smelt.evaluation.requests import REQUESTS, Settings, task_rows
-from smelt.evaluation.scored import Scored, score_trees
-from smelt.evaluation.synthetic import generated
-from smelt.evaluation.tasks import Task, read_tasks
-from smelt.evaluation.trees import Tree, fed, fill, pack
+from smelt.evaluation.prompts.encoder import BOS, Encoder, encoder_of
+from smelt.evaluation.prompts.requests import REQUESTS, Settings, task_rows
+from smelt.evaluation.scoring.log_likelihood import Scored, score_trees
+from smelt.evaluation.scoring.trees import Tree, fed, fill, pack
+from smelt.evaluation.tasks.generate import generated
+from smelt.evaluation.tasks.items import Item, find_file, read_items
+from smelt.evaluation.tasks.registry import Task, read_tasks
 from smelt.model.decode import for_decoding
 from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer, initialise
@@ -219,7 +219,7 @@ def peak(count: int) -> float:
         about = json.dumps({"model": dataclasses.asdict(SMALL), "branch": 1, "branch_step": 1})
         save_file(model.state_dict(), folder / "branch-1.safetensors", {"endpoint": about})
         write_table(table(list(requests(count)), REQUESTS), folder / "requests.parquet", {}, row_group_size=2000)
-        arguments = [sys.executable, "-m", "smelt.evaluation.score", "--spec", json.dumps({"context": CONTEXT})]
+        arguments = [sys.executable, "-m", "smelt.evaluation.scoring.score", "--spec", json.dumps({"context": CONTEXT})]
         arguments += ["--models", str(folder / "branch-1.safetensors"), "--every", str(folder / "requests.parquet")]
         arguments += ["--state", str(folder / "state"), "--out", str(folder / "scores.parquet")]
         child = subprocess.Popen(arguments, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})

@@ -23,12 +23,14 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy is loaded: the times ar
 import numpy as np
 from scipy.optimize import minimize
 
-from smelt.scaling import bootstrap, refits, solve
-from smelt.scaling.fit import fit_surfaces
-from smelt.scaling.forms import Design
-from smelt.scaling.settings import Array, Points, Settings
-from smelt.scaling.sides import Side
-from smelt.scaling.surfaces import SMELT
+from smelt.scaling.fitting import point_fit, refit, resampling
+from smelt.scaling.fitting.fit import fit_surfaces
+from smelt.scaling.gains.comparison import Side
+from smelt.scaling.settings import Settings
+from smelt.scaling.subsets import level_fits
+from smelt.surfaces.catalogue import SMELT
+from smelt.surfaces.form import Design
+from smelt.surfaces.points import Array, Points
 
 DELTA = 1e-3
 TRUE = {
@@ -82,24 +84,24 @@ def points(name: str, seed: int, shared: float, seeds: int = 1, first: int = 0) 
 def case(one: Points, draws: int) -> Case:
     told = settings(draws=draws)
     design = SMELT.design(one)
-    theta = solve.fit(one, SMELT, design, told).theta
-    drawn = bootstrap.draw_weights({"one": one}, told)["one"]
-    return Case(one, design, theta, drawn[bootstrap.identified(one, design, drawn)])
+    theta = point_fit.fit(one, SMELT, design, told).theta
+    drawn = resampling.draw_weights({"one": one}, told)["one"]
+    return Case(one, design, theta, drawn[refit.identified(one, design, drawn)])
 
 
 # The methods: each takes a case and the number of draws it runs, and returns the objective of each.
 
 
 def three_starts(one: Case, draws: int) -> Array:
-    return bootstrap.refit(one.theta, one.design, one.drawn[:draws], settings()).minimum.objective
+    return refit.refit(one.theta, one.design, one.drawn[:draws], settings()).minimum.objective
 
 
 def warm_start(one: Case, draws: int) -> Array:
-    return bootstrap.refit(one.theta, one.design, one.drawn[:draws], settings(), starts=1).minimum.objective
+    return refit.refit(one.theta, one.design, one.drawn[:draws], settings(), starts=1).minimum.objective
 
 
 def scipy_tight(one: Case, draws: int) -> Array:
-    return np.array([solve.lbfgsb(one.theta, one.design, weight, DELTA)[1] for weight in one.drawn[:draws]])
+    return np.array([point_fit.lbfgsb(one.theta, one.design, weight, DELTA)[1] for weight in one.drawn[:draws]])
 
 
 def replication(one: Case, draws: int) -> Array:
@@ -178,10 +180,10 @@ def certify(draws: int) -> None:
     for title, seed, shared in STUDIES:
         for name in TRUE:
             one = case(points(name, seed, shared), draws)
-            found = bootstrap.refit(one.theta, one.design, one.drawn, told).minimum
-            single = bootstrap.refit(one.theta, one.design, one.drawn, told, starts=1)
-            starts = [*bootstrap.starts_around(one.theta, one.design), *solve.random_starts(one.design, 9)]
-            ends = [[solve.lbfgsb(start, one.design, weight, DELTA)[1] for start in starts] for weight in one.drawn]
+            found = refit.refit(one.theta, one.design, one.drawn, told).minimum
+            single = refit.refit(one.theta, one.design, one.drawn, told, starts=1)
+            starts = [*refit.starts_around(one.theta, one.design), *point_fit.random_starts(one.design, 9)]
+            ends = [[point_fit.lbfgsb(start, one.design, weight, DELTA)[1] for start in starts] for weight in one.drawn]
             best = np.min(ends, axis=1)
             excess, lowest = found.objective / best - 1, np.minimum(best, found.objective)
             missed = int((single.minimum.objective / lowest - 1 > BEYOND).sum())
@@ -211,7 +213,7 @@ def sources(draws: int) -> None:
         place: table * random.uniform(0.6, 1.4) + 0.004 * random.standard_normal(table.size) for place in range(SOURCES)
     }
     start = time.process_time()
-    refits.refit(sides, losses, told)
+    level_fits.refit(sides, losses, told)
     spent = time.process_time() - start
     fits = SOURCES * len(sides) * draws
     print(f"{SOURCES} sources x 2 architectures x {draws} draws: {spent:.2f} s, {1e6 * spent / fits:.1f} us a fit")

@@ -20,10 +20,10 @@ from smelt.budgets.ledger import budget
 from smelt.model.gpu import install
 from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer, initialise
-from smelt.training.data import Batch, Stream
-from smelt.training.device import Device, Feed, gpu_step, prepare
+from smelt.training.backends.gpu import Device, Feed, gpu_step, prepare
 from smelt.training.settings import TrainingSettings
-from smelt.training.step import optimizer
+from smelt.training.steps.data import Batch, Stream
+from smelt.training.steps.step import optimizer
 
 CONTEXT, DOCUMENT, VOCABULARY = 4096, 512, 50_304
 RECIPE = TrainingSettings(

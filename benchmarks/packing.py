@@ -17,8 +17,8 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from smelt.corpus.contexts import contexts_table, pieces_of
-from smelt.corpus.packing import best_fit
+from smelt.corpus.contexts.contexts import contexts_table, pieces_of
+from smelt.corpus.contexts.packing import best_fit
 
 CONTEXT = 4096
 
@@ -35,7 +35,7 @@ def documents(count: int) -> pa.Table:
 
 
 def ours(table: pa.Table) -> pa.Table:
-    """The path of `smelt.corpus.shard`, from tokens to the table of contexts."""
+    """The path of `smelt.corpus.contexts.shard`, from tokens to the table of contexts."""
     column = table["tokens"].combine_chunks()
     flat, offsets = column.flatten().to_numpy(), column.offsets.to_numpy()
     tokens = [flat[start:end] for start, end in itertools.pairwise(offsets.tolist())]

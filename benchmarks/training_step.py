@@ -20,9 +20,9 @@ from torch import Tensor
 
 from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer, initialise
-from smelt.training.data import Batch
 from smelt.training.settings import TrainingSettings
-from smelt.training.step import optimizer, train_step
+from smelt.training.steps.data import Batch
+from smelt.training.steps.step import optimizer, train_step
 
 CONTEXT, DOCUMENTS, VOCABULARY = 4096, 20, 512
 RECIPE = TrainingSettings(steps=1000, branch_steps=(1000,), decay_steps=1, learning_rate=1e-3)

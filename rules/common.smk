@@ -8,7 +8,8 @@ import os
 import sys
 from pathlib import Path
 
-from smelt import cluster, jobs, preflight, study as studies, study_tasks
+from smelt.study import load as studies, tasks as study_tasks
+from smelt.workflow import preflight, resources as cluster, results_root, specs as jobs
 from smelt.budgets import plan
 from smelt.errors import UserError
 from smelt.spec import canonical_json, fingerprint, load
@@ -17,7 +18,7 @@ studies.use_this_interpreter()
 
 try:
     STUDY = studies.read(studies.find(studies.chosen(config), Path(workflow.basedir) / "config"))
-    preflight.check_root(STUDY)
+    results_root.check_root(STUDY)
 except UserError as error:
     sys.exit(f"error: {error}")
 
@@ -36,7 +37,7 @@ def spec(section, keys=None):
 
 
 def job(settings):
-    """Canonical JSON of what a job that serves the whole study is told (a function of smelt.jobs)."""
+    """Canonical JSON of what a job that serves the whole study is told (a function of smelt.workflow.specs)."""
     try:
         return canonical_json(settings(STUDY))
     except UserError as error:
@@ -55,7 +56,7 @@ def before_start(cores):
     try:
         if cores:
             preflight.check_machine(STUDY, new, cores)
-        preflight.claim_root(STUDY)
+        results_root.claim_root(STUDY)
     except (UserError, OSError) as error:
         sys.exit(f"error: {error}")
     if training or any(job.rule.name == "plan" for job in waiting):

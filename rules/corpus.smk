@@ -19,7 +19,7 @@ rule fetch:
         f"{RESULTS}/benchmarks/corpus/fetch.tsv"
     params:
         spec=spec("corpus", ["select"]),
-        code=fingerprint("smelt.corpus.fetch"),
+        code=fingerprint("smelt.corpus.sources.fetch"),
     threads: 1
     resources:
         mem_mb=500,
@@ -30,7 +30,7 @@ rule fetch:
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.corpus.fetch --spec {params.spec:q} --sources {input.sources:q}"
+        "python -m smelt.corpus.sources.fetch --spec {params.spec:q} --sources {input.sources:q}"
         " --packages {resources.packages:q} --out {output:q} > {log:q} 2>&1"
 
 
@@ -48,7 +48,7 @@ rule documents:
         f"{RESULTS}/benchmarks/corpus/documents.tsv"
     params:
         spec=spec("corpus", ["select", "megabytes", "weights", "heldout_share", "decay_share"]),
-        code=fingerprint("smelt.corpus.documents"),
+        code=fingerprint("smelt.corpus.documents.documents"),
     threads: 2
     resources:
         mem_mb=3000,
@@ -58,7 +58,7 @@ rule documents:
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.corpus.documents --spec {params.spec:q} --sources {input.sources:q}"
+        "python -m smelt.corpus.documents.documents --spec {params.spec:q} --sources {input.sources:q}"
         " --receipt {input.receipt:q} --packages {resources.packages:q} --processes {threads}"
         " --documents {output.documents:q} --cleaning {output.cleaning:q} > {log:q} 2>&1"
 
@@ -75,7 +75,7 @@ rule tokenizer:
         f"{RESULTS}/benchmarks/corpus/tokenizer.tsv"
     params:
         spec=spec("corpus", ["vocabulary", "tokenizer_megabytes"]),
-        code=fingerprint("smelt.corpus.tokenizer"),
+        code=fingerprint("smelt.corpus.contexts.tokenizer"),
     threads: 1
     resources:
         mem_mb=2000,
@@ -83,7 +83,7 @@ rule tokenizer:
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.corpus.tokenizer --spec {params.spec:q} --documents {input.documents:q}"
+        "python -m smelt.corpus.contexts.tokenizer --spec {params.spec:q} --documents {input.documents:q}"
         " --out {output:q} > {log:q} 2>&1"
 
 
@@ -101,7 +101,7 @@ rule shard:
         f"{RESULTS}/benchmarks/corpus/{{stream}}-{{shard}}.tsv"
     params:
         spec=spec("corpus", ["context", "shard_contexts"]),
-        code=fingerprint("smelt.corpus.shard"),
+        code=fingerprint("smelt.corpus.contexts.shard"),
     threads: 1
     resources:
         mem_mb=shard_asks("mem_mb"),
@@ -112,7 +112,7 @@ rule shard:
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.corpus.shard --spec {params.spec:q} --stream {wildcards.stream:q}"
+        "python -m smelt.corpus.contexts.shard --spec {params.spec:q} --stream {wildcards.stream:q}"
         " --shard {wildcards.shard:q} --needed {resources.contexts_needed:q} --documents {input.documents:q}"
         " --tokenizer {input.tokenizer:q} --previous {input.previous:q} --out {output:q} > {log:q} 2>&1"
 
@@ -130,7 +130,7 @@ rule heldout:
         f"{RESULTS}/benchmarks/corpus/heldout.tsv"
     params:
         spec=spec("corpus", ["context", "heldout_tokens"]),
-        code=fingerprint("smelt.corpus.heldout"),
+        code=fingerprint("smelt.corpus.contexts.heldout"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -138,7 +138,7 @@ rule heldout:
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.corpus.heldout --spec {params.spec:q} --documents {input.documents:q}"
+        "python -m smelt.corpus.contexts.heldout --spec {params.spec:q} --documents {input.documents:q}"
         " --tokenizer {input.tokenizer:q} --out {output:q} > {log:q} 2>&1"
 
 

@@ -18,7 +18,7 @@ rule evaluate:
         f"{RESULTS}/benchmarks/evaluation/{{run}}.tsv"
     params:
         spec=spec("evaluation", ["precision"]),
-        code=fingerprint("smelt.evaluation.loss"),
+        code=fingerprint("smelt.evaluation.scoring.heldout_loss"),
     threads: 1
     resources:
         mem_mb=1500,
@@ -26,5 +26,5 @@ rule evaluate:
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.evaluation.loss --spec {params.spec:q} --models {input.models:q}"
+        "python -m smelt.evaluation.scoring.heldout_loss --spec {params.spec:q} --models {input.models:q}"
         " --heldout {input.heldout:q} --out {output:q} > {log:q} 2>&1"

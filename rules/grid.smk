@@ -3,7 +3,7 @@
 Holds no rule.
 """
 
-from smelt.corpus.sources import read_sources
+from smelt.corpus.sources.registry import read_sources
 
 CACHE = os.environ.get("SMELT_CACHE", "cache")  # of downloads: outside the results, shared by studies
 RUNS = STUDY.runs

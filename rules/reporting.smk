@@ -126,7 +126,7 @@ rule paper_comparison:
         f"{RESULTS}/benchmarks/reporting/paper_comparison.tsv"
     params:
         spec=job(jobs.paper_comparison),
-        code=fingerprint("smelt.reporting.paper_comparison"),
+        code=fingerprint("smelt.reporting.paper.comparison"),
     threads: 1
     resources:
         mem_mb=500,
@@ -134,7 +134,7 @@ rule paper_comparison:
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.reporting.paper_comparison --spec {params.spec:q} --registry {input.registry:q}"
+        "python -m smelt.reporting.paper.comparison --spec {params.spec:q} --registry {input.registry:q}"
         " --tables {input.tables:q} --csv {output.csv:q} > {log:q} 2>&1"
 
 
@@ -155,7 +155,7 @@ rule scaling_figures:
         f"{RESULTS}/benchmarks/reporting/scaling_figures.tsv"
     params:
         spec=job(jobs.figure),
-        code=fingerprint("smelt.reporting.scaling_figures"),
+        code=fingerprint("smelt.reporting.figures.scaling.draw"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -163,7 +163,7 @@ rule scaling_figures:
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.reporting.scaling_figures --spec {params.spec:q}"
+        "python -m smelt.reporting.figures.scaling.draw --spec {params.spec:q}"
         " --endpoints {input.endpoints:q} --coefficients {input.coefficients:q}"
         " --residuals {input.residuals:q} --frontier {input.frontier:q}"
         " --ce-gain {input.ce_gain:q} --gain-curve {input.gain_curve:q}"

@@ -24,7 +24,7 @@ rule fit:
         f"{RESULTS}/benchmarks/scaling/fit.tsv"
     params:
         spec=job(jobs.scaling),
-        code=fingerprint("smelt.scaling.fit"),
+        code=fingerprint("smelt.scaling.fitting.fit"),
     threads: 1
     resources:
         mem_mb=2000,
@@ -32,7 +32,7 @@ rule fit:
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.scaling.fit --spec {params.spec:q} --endpoints {input.endpoints:q}"
+        "python -m smelt.scaling.fitting.fit --spec {params.spec:q} --endpoints {input.endpoints:q}"
         " --coefficients {output.coefficients:q} --draws {output.draws:q}"
         " --surfaces-without {output.without:q} --residuals {output.residuals:q} > {log:q} 2>&1"
 
@@ -57,7 +57,7 @@ rule gain:
         f"{RESULTS}/benchmarks/scaling/gain.tsv"
     params:
         spec=job(jobs.scaling),
-        code=fingerprint("smelt.scaling.gain"),
+        code=fingerprint("smelt.scaling.gains.gain"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -65,7 +65,7 @@ rule gain:
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.scaling.gain --spec {params.spec:q} --endpoints {input.endpoints:q}"
+        "python -m smelt.scaling.gains.gain --spec {params.spec:q} --endpoints {input.endpoints:q}"
         " --coefficients {input.coefficients:q} --draws {input.draws:q} --without {input.without:q}"
         " --ce-gain {output.ce_gain:q} --allocation {output.allocation:q}"
         " --frontier {output.frontier:q} --gain-curve {output.gain_curve:q}"
@@ -84,7 +84,7 @@ rule sensitivity:
         f"{RESULTS}/benchmarks/scaling/sensitivity.tsv"
     params:
         spec=job(jobs.scaling),
-        code=fingerprint("smelt.scaling.sensitivity"),
+        code=fingerprint("smelt.scaling.gains.sensitivity"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -92,5 +92,5 @@ rule sensitivity:
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.scaling.sensitivity --spec {params.spec:q} --endpoints {input.endpoints:q}"
+        "python -m smelt.scaling.gains.sensitivity --spec {params.spec:q} --endpoints {input.endpoints:q}"
         " --out {output:q} > {log:q} 2>&1"

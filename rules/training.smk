@@ -26,7 +26,7 @@ rule runs:
         f"{RESULTS}/benchmarks/training/runs.tsv"
     params:
         spec=job(jobs.runs),
-        code=fingerprint("smelt.training.runs"),
+        code=fingerprint("smelt.training.health"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -34,7 +34,7 @@ rule runs:
     conda:
         "../envs/smelt.yaml"
     shell:
-        "python -m smelt.training.runs --spec {params.spec:q} --logs {input.logs:q} --out {output.parquet:q}"
+        "python -m smelt.training.health --spec {params.spec:q} --logs {input.logs:q} --out {output.parquet:q}"
         " --csv {output.csv:q} > {log:q} 2>&1"
 
 

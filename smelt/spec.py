@@ -67,8 +67,8 @@ def plain(settings: Any) -> dict[str, Any]:
 def fingerprint(module: str) -> str:
     """Digest of the code that `module` can reach inside the package, comments and docstrings left out.
 
-    `module` is a dotted name such as "smelt.training.run". Editing any module of its import closure
-    changes the digest; reformatting one, or editing another module, does not.
+    `module` is a dotted name such as "smelt.training.train". Editing any module of its import closure,
+    parent packages included, changes the digest; reformatting one, or editing another module, does not.
     """
     if not _source(module).is_file():
         raise ValueError(f"no module {module}")
@@ -101,6 +101,8 @@ def _closure(module: str) -> set[str]:
         if name in seen or not _source(name).is_file():
             continue
         seen.add(name)
+        if "." in name:
+            waiting.append(name.rpartition(".")[0])  # importing a module runs its parent packages first
         for node in ast.walk(_tree(_source(name))):
             if isinstance(node, ast.Import):
                 waiting += [alias.name for alias in node.names if alias.name.split(".")[0] == "smelt"]

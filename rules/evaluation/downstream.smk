@@ -19,7 +19,7 @@ rule generated_items:
         f"{RESULTS}/benchmarks/evaluation/generated_items.tsv"
     params:
         spec=canonical_json({}),
-        code=fingerprint("smelt.evaluation.synthetic"),
+        code=fingerprint("smelt.evaluation.tasks.generate"),
     threads: 1
     resources:
         mem_mb=500,
@@ -27,7 +27,7 @@ rule generated_items:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.evaluation.synthetic --spec {params.spec:q} --out {output:q} > {log:q} 2>&1"
+        "python -m smelt.evaluation.tasks.generate --spec {params.spec:q} --out {output:q} > {log:q} 2>&1"
 
 
 rule last_word_items:
@@ -42,7 +42,7 @@ rule last_word_items:
         f"{RESULTS}/benchmarks/evaluation/last_word_items.tsv"
     params:
         spec=canonical_json({}),
-        code=fingerprint("smelt.evaluation.last_word"),
+        code=fingerprint("smelt.evaluation.tasks.last_word"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -50,7 +50,7 @@ rule last_word_items:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.evaluation.last_word --spec {params.spec:q} --documents {input.documents:q}"
+        "python -m smelt.evaluation.tasks.last_word --spec {params.spec:q} --documents {input.documents:q}"
         " --out {output:q} > {log:q} 2>&1"
 
 
@@ -67,7 +67,7 @@ rule requests:
         f"{RESULTS}/benchmarks/evaluation/requests_{{part}}.tsv"
     params:
         spec=requests_spec,
-        code=fingerprint("smelt.evaluation.requests"),
+        code=fingerprint("smelt.evaluation.prompts.requests"),
     threads: 1
     resources:
         mem_mb=2000,
@@ -75,7 +75,7 @@ rule requests:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.evaluation.requests --spec {params.spec:q} --tokenizer {input.tokenizer:q}"
+        "python -m smelt.evaluation.prompts.requests --spec {params.spec:q} --tokenizer {input.tokenizer:q}"
         " --items {input.files:q} --out {output:q} > {log:q} 2>&1"
 
 
@@ -93,7 +93,7 @@ rule score:
         f"{RESULTS}/benchmarks/evaluation/{{run}}_scores.tsv"
     params:
         spec=job(jobs.scoring),
-        code=fingerprint("smelt.evaluation.score"),
+        code=fingerprint("smelt.evaluation.scoring.score"),
     threads: 1
     resources:
         mem_mb=2000,
@@ -103,7 +103,7 @@ rule score:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.evaluation.score --spec {params.spec:q} --models {input.models:q}"
+        "python -m smelt.evaluation.scoring.score --spec {params.spec:q} --models {input.models:q}"
         " --every {input.every:q} --final {input.final:q} --state {resources.state:q} --out {output:q} > {log:q} 2>&1"
 
 
@@ -119,7 +119,7 @@ rule task_scores:
         f"{RESULTS}/benchmarks/evaluation/task_scores.tsv"
     params:
         spec=job(jobs.task_scores),
-        code=fingerprint("smelt.evaluation.task_scores"),
+        code=fingerprint("smelt.evaluation.metrics.task_scores"),
     threads: 1
     resources:
         mem_mb=2000,
@@ -127,7 +127,7 @@ rule task_scores:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.evaluation.task_scores --spec {params.spec:q} --scores {input.scores:q}"
+        "python -m smelt.evaluation.metrics.task_scores --spec {params.spec:q} --scores {input.scores:q}"
         " --out {output:q} > {log:q} 2>&1"
 
 
@@ -146,7 +146,7 @@ rule core:
         f"{RESULTS}/benchmarks/evaluation/core.tsv"
     params:
         spec=job(jobs.task_scores),
-        code=fingerprint("smelt.evaluation.core"),
+        code=fingerprint("smelt.evaluation.metrics.core"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -154,7 +154,7 @@ rule core:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.evaluation.core --spec {params.spec:q} --task-scores {input.task_scores:q}"
+        "python -m smelt.evaluation.metrics.core --spec {params.spec:q} --task-scores {input.task_scores:q}"
         " --core {output.core:q} --completion {output.completion:q} --mmlu {output.mmlu:q}"
         " --scores {output.scores:q} > {log:q} 2>&1"
 
@@ -173,7 +173,7 @@ rule icl:
         f"{RESULTS}/benchmarks/evaluation/icl.tsv"
     params:
         spec=job(jobs.task_scores),
-        code=fingerprint("smelt.evaluation.icl"),
+        code=fingerprint("smelt.evaluation.icl.comparison"),
     threads: 1
     resources:
         mem_mb=2000,
@@ -181,5 +181,5 @@ rule icl:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.evaluation.icl --spec {params.spec:q} --task-scores {input.task_scores:q}"
+        "python -m smelt.evaluation.icl.comparison --spec {params.spec:q} --task-scores {input.task_scores:q}"
         " --scores {input.scores:q} --out {output.icl:q} --sweep {output.sweep:q} > {log:q} 2>&1"

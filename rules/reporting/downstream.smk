@@ -44,7 +44,7 @@ rule downstream_figure:
         f"{RESULTS}/benchmarks/reporting/downstream_figure.tsv"
     params:
         spec=job(jobs.figure),
-        code=fingerprint("smelt.reporting.downstream"),
+        code=fingerprint("smelt.reporting.figures.downstream.downstream"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -52,7 +52,7 @@ rule downstream_figure:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.reporting.downstream --spec {params.spec:q} --endpoints {input.endpoints:q}"
+        "python -m smelt.reporting.figures.downstream.downstream --spec {params.spec:q} --endpoints {input.endpoints:q}"
         " --core {input.core:q} --completion {input.completion:q} --mmlu {input.mmlu:q} --out {output:q} > {log:q} 2>&1"
 
 
@@ -69,7 +69,7 @@ rule icl_figure:
         f"{RESULTS}/benchmarks/reporting/icl_figure.tsv"
     params:
         spec=job(jobs.figure),
-        code=fingerprint("smelt.reporting.icl"),
+        code=fingerprint("smelt.reporting.figures.downstream.icl"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -77,5 +77,5 @@ rule icl_figure:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.reporting.icl --spec {params.spec:q} --sweep {input.sweep:q} --icl {input.icl:q}"
+        "python -m smelt.reporting.figures.downstream.icl --spec {params.spec:q} --sweep {input.sweep:q} --icl {input.icl:q}"
         " --out {output:q} > {log:q} 2>&1"

@@ -43,7 +43,7 @@ rule calibration_figure:
         f"{RESULTS}/benchmarks/reporting/calibration_figure.tsv"
     params:
         spec=job(jobs.figure),
-        code=fingerprint("smelt.reporting.calibration"),
+        code=fingerprint("smelt.reporting.figures.downstream.calibration"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -51,7 +51,7 @@ rule calibration_figure:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.reporting.calibration --spec {params.spec:q}"
+        "python -m smelt.reporting.figures.downstream.calibration --spec {params.spec:q}"
         " --endpoints {input.endpoints:q} --calibration {input.calibration:q}"
         " --residuals {input.residuals:q} --means {input.means:q}"
         " --out {output:q} > {log:q} 2>&1"

@@ -20,7 +20,7 @@ rule training_curves:
         f"{RESULTS}/benchmarks/reporting/training_curves.tsv"
     params:
         spec=job(jobs.figure),
-        code=fingerprint("smelt.reporting.training_curves"),
+        code=fingerprint("smelt.reporting.figures.training_curves"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -28,7 +28,7 @@ rule training_curves:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.reporting.training_curves --spec {params.spec:q} --logs {input.logs:q}"
+        "python -m smelt.reporting.figures.training_curves --spec {params.spec:q} --logs {input.logs:q}"
         " --out {output:q} > {log:q} 2>&1"
 
 
@@ -74,7 +74,7 @@ rule breakdown_figures:
         f"{RESULTS}/benchmarks/reporting/breakdown_figures.tsv"
     params:
         spec=job(jobs.figure),
-        code=fingerprint("smelt.reporting.breakdown_figures"),
+        code=fingerprint("smelt.reporting.figures.subsets.draw"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -82,7 +82,7 @@ rule breakdown_figures:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.reporting.breakdown_figures --spec {params.spec:q}"
+        "python -m smelt.reporting.figures.subsets.draw --spec {params.spec:q}"
         " --endpoints {input.endpoints:q} --coefficients {input.coefficients:q}"
         " --subsets {input.subsets:q} --length {input.length:q}"
         " --out {output:q} > {log:q} 2>&1"
@@ -100,7 +100,7 @@ rule learning_rate:
         f"{RESULTS}/benchmarks/reporting/learning_rate.tsv"
     params:
         spec=job(jobs.figure),
-        code=fingerprint("smelt.reporting.learning_rate"),
+        code=fingerprint("smelt.reporting.figures.learning_rate"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -108,7 +108,7 @@ rule learning_rate:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.reporting.learning_rate --spec {params.spec:q} --rates {input.rates:q}"
+        "python -m smelt.reporting.figures.learning_rate --spec {params.spec:q} --rates {input.rates:q}"
         " --out {output:q} > {log:q} 2>&1"
 
 
@@ -125,7 +125,7 @@ rule sweep_figures:
         f"{RESULTS}/benchmarks/reporting/sweep_figures.tsv"
     params:
         spec=job(jobs.sweep_figures),
-        code=fingerprint("smelt.reporting.sweeps"),
+        code=fingerprint("smelt.reporting.figures.ablations"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -133,5 +133,5 @@ rule sweep_figures:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.reporting.sweeps --spec {params.spec:q} --endpoints {input.endpoints:q}"
+        "python -m smelt.reporting.figures.ablations --spec {params.spec:q} --endpoints {input.endpoints:q}"
         " --sweeps {input.sweeps:q} --out {output:q} > {log:q} 2>&1"

@@ -17,7 +17,7 @@ rule own_endpoints:
         f"{RESULTS}/benchmarks/scaling/own_endpoints.tsv"
     params:
         spec=job(jobs.own_endpoints),
-        code=fingerprint("smelt.scaling.own"),
+        code=fingerprint("smelt.scaling.endpoints.user_table"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -25,4 +25,4 @@ rule own_endpoints:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.scaling.own --spec {params.spec:q} --table {input:q} --out {output:q} > {log:q} 2>&1"
+        "python -m smelt.scaling.endpoints.user_table --spec {params.spec:q} --table {input:q} --out {output:q} > {log:q} 2>&1"

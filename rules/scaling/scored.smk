@@ -22,7 +22,7 @@ rule calibration:
         f"{RESULTS}/benchmarks/scaling/calibration.tsv"
     params:
         spec=job(jobs.calibration),
-        code=fingerprint("smelt.scaling.calibration"),
+        code=fingerprint("smelt.scaling.calibration.calibration"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -30,6 +30,6 @@ rule calibration:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.scaling.calibration --spec {params.spec:q} --endpoints {input.endpoints:q}"
+        "python -m smelt.scaling.calibration.calibration --spec {params.spec:q} --endpoints {input.endpoints:q}"
         " --scores {input.scores:q} --calibration {output.calibration:q} --residuals {output.residuals:q}"
         " --means {output.means:q} --wins {output.wins:q} > {log:q} 2>&1"

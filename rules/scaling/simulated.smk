@@ -17,7 +17,7 @@ rule simulated_endpoints:
         f"{RESULTS}/benchmarks/scaling/simulated_endpoints.tsv"
     params:
         spec=job(jobs.simulated_endpoints),
-        code=fingerprint("smelt.scaling.simulate"),
+        code=fingerprint("smelt.scaling.endpoints.simulate"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -25,4 +25,4 @@ rule simulated_endpoints:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.scaling.simulate --spec {params.spec:q} --table {input:q} --out {output:q} > {log:q} 2>&1"
+        "python -m smelt.scaling.endpoints.simulate --spec {params.spec:q} --table {input:q} --out {output:q} > {log:q} 2>&1"

@@ -19,7 +19,7 @@ rule endpoints:
         f"{RESULTS}/benchmarks/scaling/endpoints.tsv"
     params:
         spec=job(jobs.endpoints),
-        code=fingerprint("smelt.scaling.endpoints"),
+        code=fingerprint("smelt.scaling.endpoints.collect"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -27,7 +27,7 @@ rule endpoints:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.scaling.endpoints --spec {params.spec:q} --losses {input.losses:q}"
+        "python -m smelt.scaling.endpoints.collect --spec {params.spec:q} --losses {input.losses:q}"
         " --out {output:q} > {log:q} 2>&1"
 
 
@@ -44,7 +44,7 @@ rule breakdown:
         f"{RESULTS}/benchmarks/scaling/breakdown.tsv"
     params:
         spec=job(jobs.endpoints),
-        code=fingerprint("smelt.scaling.breakdown"),
+        code=fingerprint("smelt.scaling.endpoints.breakdown"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -52,7 +52,7 @@ rule breakdown:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.scaling.breakdown --spec {params.spec:q} --losses {input.losses:q}"
+        "python -m smelt.scaling.endpoints.breakdown --spec {params.spec:q} --losses {input.losses:q}"
         " --sources {output.sources:q} --lengths {output.lengths:q} > {log:q} 2>&1"
 
 
@@ -72,7 +72,7 @@ rule subsets:
         f"{RESULTS}/benchmarks/scaling/subsets.tsv"
     params:
         spec=job(jobs.scaling),
-        code=fingerprint("smelt.scaling.subsets"),
+        code=fingerprint("smelt.scaling.subsets.subsets"),
     threads: 1
     resources:
         mem_mb=2000,
@@ -80,7 +80,7 @@ rule subsets:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.scaling.subsets --spec {params.spec:q} --endpoints {input.endpoints:q}"
+        "python -m smelt.scaling.subsets.subsets --spec {params.spec:q} --endpoints {input.endpoints:q}"
         " --coefficients {input.coefficients:q} --draws {input.draws:q} --without {input.without:q}"
         " --sources {input.sources:q} --out {output:q} > {log:q} 2>&1"
 
@@ -98,7 +98,7 @@ rule length:
         f"{RESULTS}/benchmarks/scaling/length.tsv"
     params:
         spec=job(jobs.scaling),
-        code=fingerprint("smelt.scaling.length"),
+        code=fingerprint("smelt.scaling.subsets.length"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -106,7 +106,7 @@ rule length:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.scaling.length --spec {params.spec:q} --endpoints {input.endpoints:q}"
+        "python -m smelt.scaling.subsets.length --spec {params.spec:q} --endpoints {input.endpoints:q}"
         " --lengths {input.lengths:q} --out {output:q} > {log:q} 2>&1"
 
 
@@ -122,7 +122,7 @@ rule rates:
         f"{RESULTS}/benchmarks/scaling/rates.tsv"
     params:
         spec=job(jobs.rates),
-        code=fingerprint("smelt.scaling.rates"),
+        code=fingerprint("smelt.scaling.ablations.learning_rate"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -130,7 +130,7 @@ rule rates:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.scaling.rates --spec {params.spec:q} --losses {input.losses:q}"
+        "python -m smelt.scaling.ablations.learning_rate --spec {params.spec:q} --losses {input.losses:q}"
         " --out {output:q} > {log:q} 2>&1"
 
 
@@ -146,7 +146,7 @@ rule sweeps:
         f"{RESULTS}/benchmarks/scaling/sweeps.tsv"
     params:
         spec=job(jobs.sweeps),
-        code=fingerprint("smelt.scaling.sweeps"),
+        code=fingerprint("smelt.scaling.ablations.ablations"),
     threads: 1
     resources:
         mem_mb=1000,
@@ -154,5 +154,5 @@ rule sweeps:
     conda:
         "../../envs/smelt.yaml"
     shell:
-        "python -m smelt.scaling.sweeps --spec {params.spec:q} --endpoints {input.endpoints:q}"
+        "python -m smelt.scaling.ablations.ablations --spec {params.spec:q} --endpoints {input.endpoints:q}"
         " --out {output:q} > {log:q} 2>&1"

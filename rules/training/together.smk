@@ -19,7 +19,7 @@ rule train:
         f"{RESULTS}/benchmarks/training/{{run}}.tsv"
     params:
         spec=run_spec,
-        code=fingerprint("smelt.training.run"),
+        code=fingerprint("smelt.training.train"),
     threads: processes
     resources:
         gpu=asked("run", "gpu"),
@@ -33,7 +33,7 @@ rule train:
         flops_per_token=flops_per_token,
         peak_flops=PEAK_FLOPS,
         tensorboard=events_of("{run}"),
-        launched=launched("smelt.training.run"),
+        launched=launched("smelt.training.train"),
     conda:
         "../../envs/smelt.yaml"
     shell:

@@ -24,9 +24,9 @@ from typing import Any
 import yaml
 
 from smelt.artifacts import replacing
-from smelt.budgets.closest import coarsest, frontier
 from smelt.budgets.lattice import Lattice
-from smelt.budgets.solver import Match, Tolerance
+from smelt.budgets.match import Match, Tolerance
+from smelt.budgets.matching import coarsest, frontier
 from smelt.errors import UserError, command
 from smelt.model.settings import ModelSettings
 from smelt.spec import load

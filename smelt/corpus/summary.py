@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from smelt.artifacts import field, provenance, read_table, table, write_csv, write_table
-from smelt.corpus.clean import REASONS
-from smelt.corpus.sources import Source, read_sources
-from smelt.corpus.tokenizer import encode, load_tokenizer
+from smelt.corpus.contexts.tokenizer import encode, load_tokenizer
+from smelt.corpus.documents.clean import REASONS
+from smelt.corpus.sources.registry import Source, read_sources
 from smelt.errors import command
 from smelt.spec import load
 

@@ -26,7 +26,7 @@ from smelt.errors import UserError, command
 from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer
 from smelt.spec import load
-from smelt.training.measure import Measured, Text, alternating, decoding, missing, training
+from smelt.training.monitoring.measure import Measured, Text, alternating, decoding, missing, training
 
 MODULE = "smelt.training.costs"
 STATE_BYTES = 16  # of a parameter in training: weight, gradient and two moments in float32

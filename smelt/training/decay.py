@@ -15,10 +15,11 @@ from typing import Any
 
 from smelt.artifacts import read_table, table, write_table
 from smelt.errors import UserError, command
-from smelt.training import checkpoint, job
-from smelt.training.data import Stream
-from smelt.training.log import LOG, origin
-from smelt.training.parallel import first
+from smelt.training import job
+from smelt.training.processes import first
+from smelt.training.saves import checkpoint
+from smelt.training.steps.data import Stream
+from smelt.training.steps.log import LOG, origin
 from smelt.training.trainer import Trainer
 
 MODULE = "smelt.training.decay"

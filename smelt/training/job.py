@@ -15,11 +15,12 @@ import torch
 from smelt.artifacts import file_digest, replacing
 from smelt.errors import UserError
 from smelt.spec import canonical_json, digest, fingerprint, load
-from smelt.training import parallel, state
-from smelt.training.checkpoint import is_whole
+from smelt.training import processes
+from smelt.training.monitoring.watch import Watch
+from smelt.training.saves import resume
+from smelt.training.saves.checkpoint import is_whole
 from smelt.training.settings import TrainingSettings
 from smelt.training.trainer import Trainer
-from smelt.training.watch import Watch
 
 STOPPED = 75  # exit status of a job that saved its state when asked to end (EX_TEMPFAIL)
 
@@ -46,10 +47,10 @@ def together(spec: dict[str, Any]) -> Iterator[None]:
     torch.use_deterministic_algorithms(True)
     settings = load(TrainingSettings, spec["training"])
     if settings.device != "cpu":
-        from smelt.training.device import prepare  # the compiler: a second that a core need not spend
+        from smelt.training.backends.gpu import prepare  # the compiler: a second that a core need not spend
 
         prepare(settings)
-    with parallel.group(settings.device, settings.processes) if settings.spread else contextlib.nullcontext():
+    with processes.group(settings.device, settings.processes) if settings.spread else contextlib.nullcontext():
         yield
 
 
@@ -57,7 +58,7 @@ def identity(spec: dict[str, Any], module: str, inputs: Sequence[str | Path], wi
     """What a state is named by: all that decides its bits, but the recipe's keys `without` and the number of processes,
     with another of which a run goes on."""
     recipe = {key: value for key, value in spec["training"].items() if key not in ("processes", *without)}
-    digests = parallel.first(lambda: [file_digest(path) for path in inputs])
+    digests = processes.first(lambda: [file_digest(path) for path in inputs])
     return digest(canonical_json([{**spec, "training": recipe}, fingerprint(module), digests]))[:16]
 
 
@@ -65,7 +66,7 @@ def identity(spec: dict[str, Any], module: str, inputs: Sequence[str | Path], wi
 def state_folder(root: Path, identity: str) -> Iterator[Path]:
     """The state folder of this identity under `root`, which the first process locks for all; see `state.locked`."""
     with contextlib.ExitStack() as stack:
-        yield parallel.first(lambda: stack.enter_context(state.locked(root, identity)))
+        yield processes.first(lambda: stack.enter_context(resume.locked(root, identity)))
 
 
 def prepare(trainer: Trainer) -> None:
@@ -80,7 +81,7 @@ def prepare(trainer: Trainer) -> None:
 
 def watch(trainer: Trainer, told: argparse.Namespace, updates: int) -> None:
     """Let the trainer of the first process tell of each of its `updates` steps."""
-    if parallel.rank():
+    if processes.rank():
         return
     watching = Watch(told.state.name, updates, trainer, told.perf, told.flops_per_token, told.peak_flops)
     watching.to_tensorboard(told.tensorboard)
@@ -89,7 +90,7 @@ def watch(trainer: Trainer, told: argparse.Namespace, updates: int) -> None:
 
 def leave(name: str, where: str) -> None:
     """End a job that was asked to, once its state is saved: raises SystemExit(STOPPED)."""
-    if not parallel.rank():
+    if not processes.rank():
         print(f"{name}: asked to end; saved at {where}", file=sys.stderr)
     raise SystemExit(STOPPED)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from smelt.artifacts import read_provenance, read_table, table, write_table
 from smelt.errors import UserError, command
-from smelt.training.log import LOG, joined, joined_origin
+from smelt.training.steps.log import LOG, joined, joined_origin
 
 MODULE = "smelt.training.join"
 

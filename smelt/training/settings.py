@@ -61,7 +61,7 @@ class TrainingSettings:
 
     @property
     def spread(self) -> bool:
-        """Whether a run is that of smelt.training.spread, and not of smelt.training.whole."""
+        """Whether a run is that of smelt.training.backends.distributed, and not of smelt.training.backends.single."""
         return self.processes > 1 or self.micro_contexts > 0
 
 

@@ -1,7 +1,7 @@
 """Train the stable phase of one run, where its decays are jobs of their own.
 
 Reads the run's spec without its decays and the packed contexts of the stable stream; writes a full checkpoint (see
-smelt.training.checkpoint) at each branch step, and the log of the phase (Parquet).
+smelt.training.saves.checkpoint) at each branch step, and the log of the phase (Parquet).
 
 The state folder keeps what was published, as links where the file system has them: a job that runs again for one more
 branch step, or for a longer phase, trains from the nearest checkpoint before it, and nothing that stands. So neither
@@ -19,10 +19,11 @@ from typing import Any
 
 from smelt.artifacts import file_digest, read_provenance, read_table, table, write_table
 from smelt.errors import command
-from smelt.training import checkpoint, job
-from smelt.training.data import Stream
-from smelt.training.log import LOG, origin
-from smelt.training.parallel import first
+from smelt.training import job
+from smelt.training.processes import first
+from smelt.training.saves import checkpoint
+from smelt.training.steps.data import Stream
+from smelt.training.steps.log import LOG, origin
 from smelt.training.trainer import Trainer
 
 MODULE = "smelt.training.stable"

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from smelt.errors import UserError
 from smelt.model.settings import ModelSettings
 from smelt.spec import canonical_json, load
-from smelt.training.data import Stream
-from smelt.training.parallel import any_of
-from smelt.training.schedule import decay_rate, stable_rate
+from smelt.training.backends.single import Saved, Whole
+from smelt.training.processes import any_of
 from smelt.training.settings import TrainingSettings
-from smelt.training.whole import Saved, Whole
+from smelt.training.steps.data import Stream
+from smelt.training.steps.schedule import decay_rate, stable_rate
 
 if TYPE_CHECKING:
-    from smelt.training.spread import Spread
+    from smelt.training.backends.distributed import Spread
 
 
 class Trainer:
@@ -76,6 +76,6 @@ class Trainer:
 def _network(model: ModelSettings, settings: TrainingSettings) -> "Whole | Spread":
     if not settings.spread:
         return Whole(model, settings)
-    from smelt.training.spread import Spread  # a second of imports that one process need not spend
+    from smelt.training.backends.distributed import Spread  # a second of imports that one process need not spend
 
     return Spread(model, settings)

@@ -17,8 +17,7 @@ from smelt.budgets.ledger import BACKWARD, budget, fully_active, sparsity
 from smelt.model.attention import GRAIN
 from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer, initialise
-
-from .geometry import references
+from tests.budgets.geometry import references
 
 TOKENS = 2 * GRAIN  # a segment that is not padded
 

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
-from smelt import jobs, study
 from smelt.budgets.ledger import Budget, budget, fully_active, sparsity
 from smelt.budgets.table import TableSettings, budget_rows
 from smelt.model.execution import middle_span
 from smelt.model.settings import ModelSettings
 from smelt.spec import load
+from smelt.study import load as studies
+from smelt.workflow import specs
 
 STUDY_FILE = Path(__file__).parents[2] / "config" / "paper.yaml"
 STUDY = yaml.safe_load(STUDY_FILE.read_text(encoding="utf-8"))
@@ -110,7 +111,7 @@ def test_the_grid_is_the_papers() -> None:
 
 
 def test_the_study_has_these_networks() -> None:
-    runs = study.read(STUDY_FILE).runs
+    runs = studies.read(STUDY_FILE).runs
     assert {run.id: run.model for run in runs.values()} == {
         f"{architecture}-{scale}-{label}": model(architecture, scale, label)
         for architecture in GRID["architectures"]
@@ -121,7 +122,7 @@ def test_the_study_has_these_networks() -> None:
 
 def test_the_table_says_what_the_looped_controls_are_not() -> None:
     """Its other rows are complete, and the ratios printed of the sparse pairs stand in it."""
-    rows, _ = budget_rows(load(TableSettings, jobs.budgets(study.read(STUDY_FILE))))
+    rows, _ = budget_rows(load(TableSettings, specs.budgets(studies.read(STUDY_FILE))))
     said = {(row["architecture"], row["scale"], row["sparsity"]): row["reason"] for row in rows}
     assert len(said) == 32
     assert {key for key, reason in said.items() if reason} == {("smelt", scale, "S0") for scale in GRID["scales"]}

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from smelt import jobs, study
 from smelt.artifacts import read_provenance
 from smelt.budgets.plan import PLAN, SUMMED, Settings, main, plan_rows, token_bytes, warnings
-from smelt.corpus.tokenizer import token_type
+from smelt.corpus.contexts.tokenizer import token_type
 from smelt.errors import UserError
 from smelt.spec import load, plain
-
-from ..workflow.conftest import Workspace
+from smelt.study import load as studies
+from smelt.workflow import specs
+from tests.end_to_end.conftest import Workspace
 
 FIRST = "architecture scale sparsity tokens training_flops gpu_hours utilisation bytes_per_gpu checkpoint_bytes".split()
 MODEL = {"vocabulary": 10, "layers": 1, "hidden_size": 4, "heads": 1, "kv_heads": 1, "head_size": 2, "experts": 2,
@@ -33,7 +33,7 @@ def planned(**changes):
 
 @pytest.fixture(scope="module")
 def paper():
-    settings = load(Settings, jobs.plan(study.read(study.find("paper"))))
+    settings = load(Settings, specs.plan(studies.read(studies.find("paper"))))
     return settings, plan_rows(settings)
 
 
@@ -145,8 +145,8 @@ def test_the_papers_study(paper):
 
 @pytest.mark.parametrize("name", ["desk", "hour", "tune", "tune_hour", "smoke"])
 def test_studies_whose_text_suffices(name):
-    found = study.read(study.find(name))
-    *rows, _ = plan_rows(load(Settings, jobs.plan(found)))
+    found = studies.read(studies.find(name))
+    *rows, _ = plan_rows(load(Settings, specs.plan(found)))
     assert sorted(row["run"] for row in rows) == sorted(run.id for run in found.trained)
     assert [row["reason"] for row in rows] == [None] * len(rows)
     for row in rows:
@@ -156,16 +156,16 @@ def test_studies_whose_text_suffices(name):
 
 
 def test_text_that_is_asked_for_or_all_there_is(tmp_path):
-    config = yaml.safe_load(study.find("smoke").read_text())
+    config = yaml.safe_load(studies.find("smoke").read_text())
     for asked, held, told in [(1.5, 0, 1.5), (0, 7, 7), (9, 7, 7), (0, 0, 0)]:
         config["corpus"]["megabytes"], config["plan"] = asked, {"text_megabytes": held}
         path = tmp_path / "variant.yaml"
         path.write_text(yaml.safe_dump(config, sort_keys=False))
-        assert jobs.plan(study.read(path))["text_megabytes"] == told
+        assert specs.plan(studies.read(path))["text_megabytes"] == told
 
 
 def test_defaults_are_those_of_the_schema():
-    schema = yaml.safe_load((study.CONFIG / "schema.yaml").read_text(encoding="utf-8"))["properties"]
+    schema = yaml.safe_load((studies.CONFIG / "schema.yaml").read_text(encoding="utf-8"))["properties"]
     keys = {**schema["plan"]["properties"], **schema["corpus"]["properties"]}
     fields = {field.name: field.default for field in dataclasses.fields(Settings)}
     assert schema["plan"]["properties"].keys() <= fields.keys()
@@ -209,10 +209,10 @@ def test_a_clean_clone_plans_the_papers_study_and_fetches_nothing(tmp_path):
 
 
 def test_a_run_is_told_once_for_all_its_seeds(tmp_path):
-    config = yaml.safe_load(study.find("smoke").read_text()) | {"seeds": [0, 2]}
+    config = yaml.safe_load(studies.find("smoke").read_text()) | {"seeds": [0, 2]}
     path = tmp_path / "variant.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False))
-    found = study.read(path)
-    (first, *_) = jobs.plan(found)["runs"]
+    found = studies.read(path)
+    (first, *_) = specs.plan(found)["runs"]
     assert first["seeds"] == [["baseline-H16-S85", 0], ["baseline-H16-S85-seed2", 2]]
     assert first["model"] == plain(found.runs["baseline-H16-S85"].model)

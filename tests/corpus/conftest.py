@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from smelt.corpus import documents, heldout, shard, tokenizer
-from smelt.corpus.sources import COLUMNS
+from smelt.corpus.contexts import heldout, shard, tokenizer
+from smelt.corpus.documents import documents
+from smelt.corpus.sources.registry import COLUMNS
 
 settings.register_profile("shared_machine", deadline=None)  # a busy machine is no failure
 settings.load_profile("shared_machine")

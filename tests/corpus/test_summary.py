@@ -8,7 +8,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from smelt.corpus import clean, documents, fetch, heldout, shard, summary, tokenizer
+from smelt.corpus import summary
+from smelt.corpus.contexts import heldout, shard, tokenizer
+from smelt.corpus.documents import clean, documents
+from smelt.corpus.sources import fetch
 from smelt.corpus.summary import mean_keys
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from hypothesis import settings
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from smelt.evaluation.encoder import BOS, Encoder, encoder_of
-from smelt.evaluation.items import Item
-from smelt.evaluation.tasks import Task, read_tasks
+from smelt.evaluation.prompts.encoder import BOS, Encoder, encoder_of
+from smelt.evaluation.tasks.items import Item
+from smelt.evaluation.tasks.registry import Task, read_tasks
 from smelt.spec import digest
 
 settings.register_profile("shared_machine", deadline=None)  # a busy machine is no failure

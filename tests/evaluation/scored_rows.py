@@ -5,8 +5,8 @@ import json
 import pyarrow as pa
 
 from smelt.artifacts import write_table
-from smelt.evaluation import task_scores
-from smelt.evaluation.tasks import Task
+from smelt.evaluation.metrics import task_scores
+from smelt.evaluation.tasks.registry import Task
 from smelt.spec import plain
 
 SCORED = pa.schema(

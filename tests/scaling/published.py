@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smelt.artifacts import table
-from smelt.scaling.settings import ENDPOINTS, VARIABLES, Array, Points
+from smelt.scaling.endpoints.table import ENDPOINTS
+from smelt.surfaces.points import VARIABLES, Array, Points
 
 # The paper's table of coefficients: E, A, K, a, b, c.
 SURFACES: dict[str, Array] = {
@@ -102,7 +103,8 @@ def write_endpoints(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 def run_stage(folder: Path, rows: Sequence[Mapping[str, Any]], **changes: Any) -> dict[str, list[dict[str, Any]]]:
     """Run the commands of the stage on endpoints; return the rows of each artifact under its name."""
-    from smelt.scaling import fit, gain
+    from smelt.scaling.fitting import fit
+    from smelt.scaling.gains import gain
 
     text = json.dumps(SPEC | changes)
     paths = {name: folder / f"{name}.parquet" for name in ("coefficients", "draws", "surfaces_without", "residuals")}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from smelt.training.run import main
+from smelt.training.train import main
 
 CONTEXT = 128
 SPEC = {
@@ -67,7 +67,7 @@ class Job:
         ]  # fmt: skip
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "smelt.training.run", *self.arguments]
+        return [sys.executable, "-m", "smelt.training.train", *self.arguments]
 
     def run(self) -> None:
         """In this process: torch has been imported already."""

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from smelt.training.data import Batch
-from smelt.training.schedule import stable_rate
-from smelt.training.step import train_step
+from smelt.training.steps.data import Batch
+from smelt.training.steps.schedule import stable_rate
+from smelt.training.steps.step import train_step
 from smelt.training.trainer import Trainer
 
 FILE = Path(__file__).with_name("golden_losses.json")

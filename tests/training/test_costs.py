@@ -14,9 +14,9 @@ from smelt.budgets.ledger import budget
 from smelt.errors import UserError
 from smelt.model.settings import ModelSettings
 from smelt.spec import _closure, fingerprint, plain
-from smelt.training import measure
 from smelt.training.costs import COSTS, CostSettings, cost_rows, main
-from smelt.training.measure import Apart, Text, Work, alternating, decoding, training
+from smelt.training.monitoring import measure
+from smelt.training.monitoring.measure import Apart, Text, Work, alternating, decoding, training
 
 BASELINE = ModelSettings(
     vocabulary=64, layers=3, hidden_size=16, heads=2, kv_heads=1, head_size=8, experts=12, expert_width=8,
@@ -181,6 +181,6 @@ def test_a_missing_shard_is_named_before_any_work(tmp_path):
 
 def test_training_does_not_depend_on_the_costs():
     """A change here must not train a run again."""
-    reached = _closure("smelt.training.run")
-    assert not reached & {"smelt.training.costs", "smelt.training.measure", "smelt.model.decode"}
-    assert fingerprint("smelt.training.costs") != fingerprint("smelt.training.run")
+    reached = _closure("smelt.training.train")
+    assert not reached & {"smelt.training.costs", "smelt.training.monitoring.measure", "smelt.model.decode"}
+    assert fingerprint("smelt.training.costs") != fingerprint("smelt.training.train")

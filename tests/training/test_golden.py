@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from smelt.model import transformer
-
-from . import golden
+from tests.training import golden
 
 TOLERANCE = {"loss": 1.2e-3, "balance_loss": 8e-3, "z_loss": 2e-3}  # relative
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT
+from tests.end_to_end.conftest import ROOT
 
 FILES = sorted((ROOT / "rules").rglob("*.smk"))
 RULE = re.compile(r"^rule (\w+):\n((?:    .*\n|\n)*)", re.MULTILINE)

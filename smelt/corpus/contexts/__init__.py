@@ -1,0 +1,1 @@
+"""Documents to tokens, packed contexts and held-out pieces."""

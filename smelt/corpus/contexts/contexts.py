@@ -1,0 +1,129 @@
+"""Packed contexts as a table: the tokens of each row, and what its segments are."""
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from smelt.artifacts import field, read_table
+from smelt.corpus.contexts.packing import cut, fill_rows
+from smelt.errors import UserError
+
+BOS = 0  # token that begins each segment; padding is 0 too, behind the last segment's length
+
+
+@dataclasses.dataclass(slots=True)  # not frozen: there are many, and freezing triples the cost of making one
+class Piece:
+    """A document, or one piece of a cut one. `position` is the document's place in its stream."""
+
+    position: int
+    number: int
+    cut: bool
+    id: str
+    source: str
+    category: str
+    document_tokens: int
+    tokens: np.ndarray = dataclasses.field(repr=False, compare=False)
+
+    @property
+    def length(self) -> int:
+        """Tokens of the segment, BOS included."""
+        return len(self.tokens) + 1
+
+    @property
+    def key(self) -> bytes:
+        """A hash of the piece, which orders what must not be ordered by length or source."""
+        return hashlib.sha256(f"{self.id}/{self.number}".encode()).digest()
+
+
+def schema(context: int, kind: np.dtype, heldout: bool = False) -> pa.Schema:
+    """Columns of a shard; the held-out sample has the documents' own lengths as well."""
+    fields = [
+        field("context", pa.int32(), "index of the context in its stream"),
+        field("tokens", pa.list_(pa.from_numpy_dtype(kind), context), "token ids; behind the last segment: padding"),
+        field("segments", pa.list_(pa.int32()), "tokens in each segment, in order, BOS included"),
+        field("documents", pa.list_(pa.string()), "id of each segment's document"),
+        field("sources", pa.list_(pa.string()), "source of each segment"),
+        field("categories", pa.list_(pa.string()), "category of each segment"),
+        field("pieces", pa.list_(pa.int32()), "number of the piece of a cut document, 0 for a whole one"),
+        field("cut", pa.list_(pa.bool_()), "whether the segment is a piece of a cut document"),
+    ]
+    if heldout:
+        fields.append(field("document_tokens", pa.list_(pa.int32()), "tokens of the whole document, without BOS"))
+    return pa.schema(fields)
+
+
+def contexts_table(rows: Sequence[Sequence[Piece]], first: int, context: int, heldout: bool = False) -> pa.Table:
+    """The rows as a table, numbered from `first`."""
+    flat = [piece for row in rows for piece in row]
+    starts = np.cumsum([0, *(len(row) for row in rows)])
+    indices = [range(start, end) for start, end in itertools.pairwise(starts.tolist())]
+    tokens = fill_rows(indices, [piece.tokens for piece in flat], context, BOS)
+    columns: dict[str, list] = {
+        "segments": [len(piece.tokens) + 1 for piece in flat],
+        "documents": [piece.id for piece in flat],
+        "sources": [piece.source for piece in flat],
+        "categories": [piece.category for piece in flat],
+        "pieces": [piece.number for piece in flat],
+        "cut": [piece.cut for piece in flat],
+        "document_tokens": [piece.document_tokens for piece in flat],
+    }
+    form = schema(context, tokens.dtype, heldout)
+    offsets = pa.array(starts, pa.int32())
+    arrays = [
+        pa.array(range(first, first + len(rows)), pa.int32()),
+        pa.FixedSizeListArray.from_arrays(pa.array(tokens.ravel()), context),
+        *(
+            pa.ListArray.from_arrays(offsets, pa.array(columns[name], form.field(name).type.value_type))
+            for name in form.names[2:]
+        ),
+    ]
+    return pa.Table.from_arrays(arrays, schema=form)
+
+
+def pieces_of(rows: Sequence[dict], tokens: Sequence[np.ndarray], context: int) -> Iterator[Piece]:
+    """The pieces of documents (rows of documents.parquet with their tokens), in order."""
+    for row, ids in zip(rows, tokens, strict=True):
+        whole = len(ids)
+        about = (row["id"], row["source"], row["category"], whole)
+        if whole < context:
+            yield Piece(row["position"], 0, False, *about, ids)
+            continue
+        start = 0
+        for number, length in enumerate(cut(whole, context)):
+            yield Piece(row["position"], number, True, *about, ids[start : start + length])
+            start += length
+
+
+class Stream:
+    """One stream of documents.parquet, of which only the row groups that are asked for are read."""
+
+    COLUMNS = ("position", "id", "source", "category", "bytes", "text")
+
+    def __init__(self, path: str | Path, name: str) -> None:
+        index = read_table(path, ["stream"])["stream"]
+        self.length = pc.sum(pc.equal(index, name)).as_py() or 0
+        if not self.length:
+            raise UserError(f"{path}: the {name} stream holds no document")
+        self._first = pc.index(index, name).as_py()  # rows are sorted by stream and position
+        self._file = pq.ParquetFile(path)
+        sizes = [self._file.metadata.row_group(group).num_rows for group in range(self._file.num_row_groups)]
+        self._starts = np.cumsum([0, *sizes])
+
+    def read(self, positions: Sequence[int]) -> list[dict]:
+        """Documents at these positions, in the order given."""
+        wanted = np.asarray(positions, dtype=np.int64) + self._first
+        groups = np.unique(np.searchsorted(self._starts, wanted, side="right") - 1)
+        found: dict[int, dict] = {}
+        for group in groups.tolist():
+            table = self._file.read_row_group(group, columns=list(self.COLUMNS))
+            inside = wanted[(wanted >= self._starts[group]) & (wanted < self._starts[group + 1])]
+            rows = table.take(inside - self._starts[group]).to_pylist()
+            found.update(zip(inside.tolist(), rows, strict=True))
+        return [found[row] for row in wanted.tolist()]

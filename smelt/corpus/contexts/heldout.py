@@ -1,0 +1,121 @@
+"""Choose and pack the held-out sample on which every endpoint is evaluated.
+
+Reads the held-out stream of documents.parquet and tokenizer.json. Of each source, documents are taken in
+the order of their hash until it has the tokens that the study asks for, and not many more: where documents
+are long beside that number, the long ones are passed over. Then each bucket of lengths that is still empty
+is given its first document. Documents of more than one context only serve a source that has too little
+without them.
+"""
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from smelt.artifacts import provenance, write_table
+from smelt.corpus.contexts.contexts import Piece, Stream, contexts_table, pieces_of
+from smelt.corpus.contexts.packing import best_fit
+from smelt.corpus.contexts.tokenizer import encode, load_tokenizer
+from smelt.errors import UserError, command
+from smelt.spec import load
+
+BUCKETS = (32, 64, 128, 256, 512, 1024, 2048, 4096)  # upper bounds, in tokens of the whole document
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """See `corpus` in config/schema.yaml."""
+
+    context: int = 4096
+    heldout_tokens: int = 1000
+
+
+OVERSHOOT = 0.25  # of the tokens asked for, that one document may bring in excess
+
+Whole = list[Piece]  # the pieces of one document
+
+
+def bucket(tokens: int) -> int:
+    """Number of the bucket of a document of so many tokens; `len(BUCKETS)` beyond the last."""
+    return sum(tokens > bound for bound in BUCKETS)
+
+
+def choose(documents: Sequence[Whole], settings: Settings) -> list[Whole]:
+    """The sample, in the order of the documents' hashes."""
+    ordered = sorted(documents, key=lambda whole: whole[0].id)
+    sources: dict[str, list[Whole]] = {}
+    for whole in ordered:
+        sources.setdefault(whole[0].source, []).append(whole)
+    chosen: dict[str, Whole] = {}
+    for source in sorted(sources):
+        for whole in _of_source(source, sources[source], settings.heldout_tokens):
+            chosen[whole[0].id] = whole
+    filled = {bucket(whole[0].document_tokens) for whole in chosen.values()}
+    for whole in ordered:
+        place = bucket(whole[0].document_tokens)
+        if place < len(BUCKETS) and place not in filled:
+            filled.add(place)
+            chosen[whole[0].id] = whole
+    return [chosen[identity] for identity in sorted(chosen)]
+
+
+def _of_source(source: str, documents: Sequence[Whole], enough: int) -> list[Whole]:
+    """Documents of a source, whole ones before cut ones, in order, until they have `enough` tokens.
+
+    A document that would overshoot by more than `OVERSHOOT` is passed over, as evaluation's time goes with
+    the tokens; if too little is left then, the shortest document that suffices closes the gap.
+    """
+    available = sum(whole[0].document_tokens for whole in documents)
+    if available < enough:
+        raise UserError(
+            f"source {source!r} has {available} held-out tokens, {enough - available} fewer than"
+            f" corpus.heldout_tokens ({enough}); raise corpus.megabytes or corpus.heldout_share, or lower"
+            " corpus.heldout_tokens"
+        )
+    taken: list[Whole] = []
+    passed: list[Whole] = []
+    tokens = 0
+    for whole in documents:
+        if tokens >= enough:
+            return taken
+        if len(whole) == 1 and tokens + whole[0].document_tokens <= (1 + OVERSHOOT) * enough:
+            taken.append(whole)
+            tokens += whole[0].document_tokens
+        else:
+            passed.append(whole)
+    passed.sort(key=lambda whole: whole[0].document_tokens)  # stable, so by hash among equals
+    while tokens < enough:
+        gap = enough - tokens
+        place = next((i for i, whole in enumerate(passed) if whole[0].document_tokens >= gap), len(passed) - 1)
+        taken.append(passed.pop(place))
+        tokens += taken[-1][0].document_tokens
+    return taken
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", required=True, help="settings as JSON")
+    parser.add_argument("--documents", type=Path, required=True)
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args(argv)
+    settings = load(Settings, arguments.spec)
+    stream = Stream(arguments.documents, "heldout")
+    rows = stream.read(range(stream.length))
+    tokens = encode(load_tokenizer(arguments.tokenizer), [row["text"] for row in rows])
+    documents = [list(pieces_of([row], [ids], settings.context)) for row, ids in zip(rows, tokens, strict=True)]
+    pieces = [piece for whole in choose(documents, settings) for piece in whole]
+    packed = [
+        [pieces[index] for index in row] for row in best_fit([piece.length for piece in pieces], settings.context)
+    ]
+    origin = provenance(
+        "smelt.corpus.contexts.heldout", dataclasses.asdict(settings), [arguments.documents, arguments.tokenizer]
+    )
+    write_table(contexts_table(packed, 0, settings.context, heldout=True), arguments.out, origin)
+    total = sum(len(piece.tokens) for piece in pieces)
+    print(f"held-out: {total} tokens in {len(packed)} contexts", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    command(main)

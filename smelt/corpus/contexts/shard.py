@@ -1,0 +1,151 @@
+"""Pack one numbered shard of a training stream.
+
+Reads documents.parquet, tokenizer.json and, from the second shard on, the shard before, whose metadata
+says where its documents ended and which pieces it left over. So a shard depends on nothing that lies
+behind it: a longer study adds shards and changes none. A window of documents somewhat larger than the
+shard is packed, the fullest rows become the shard, and the others are carried over.
+"""
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from smelt.artifacts import provenance, read_provenance, write_table
+from smelt.corpus.contexts.contexts import Piece, Stream, contexts_table, pieces_of
+from smelt.corpus.contexts.packing import best_fit
+from smelt.corpus.contexts.tokenizer import encode, load_tokenizer
+from smelt.errors import UserError, command
+from smelt.spec import load
+
+SLACK = 8  # the window holds an eighth more than the shard, from which the fullest rows are taken
+BATCH = 64  # documents read and encoded at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """See `corpus` in config/schema.yaml."""
+
+    context: int = 4096
+    shard_contexts: int = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """The pieces to pack: those carried over, then those of the next documents."""
+
+    pieces: list[Piece]
+    next: int  # position of the first document behind the window
+    bytes_per_token: float
+
+
+def read_window(stream: Stream, encoder: "Encoder", state: dict, enough: int) -> Window:
+    """Pieces of at least `enough` tokens (BOS included), or of all that the stream still has."""
+    carried = {(position, number) for position, number in state["carry"]}
+    positions = sorted({position for position, _ in carried})
+    pieces = [piece for piece in encoder.pieces(stream, positions) if (piece.position, piece.number) in carried]
+    tokens = sum(piece.length for piece in pieces)
+    position = state["next"]
+    while tokens < enough and position < stream.length:
+        batch = range(position, min(position + BATCH, stream.length))
+        for piece in encoder.pieces(stream, batch):
+            # A document enters with all its pieces; the first one beyond the window's end closes it.
+            if tokens >= enough and piece.number == 0:
+                break
+            pieces.append(piece)
+            tokens += piece.length
+            position = piece.position + 1
+    return Window(pieces, position, encoder.bytes_per_token)
+
+
+class Encoder:
+    """The tokenizer with a running count of what it has read."""
+
+    def __init__(self, path: Path, context: int) -> None:
+        self._tokenizer = load_tokenizer(path)
+        self._context = context
+        self._bytes = self._tokens = 0
+
+    def pieces(self, stream: Stream, positions: Sequence[int]) -> list[Piece]:
+        if not positions:
+            return []
+        rows = stream.read(positions)
+        tokens = encode(self._tokenizer, [row["text"] for row in rows])
+        self._bytes += sum(row["bytes"] for row in rows)
+        self._tokens += sum(len(ids) for ids in tokens)
+        return list(pieces_of(rows, tokens, self._context))
+
+    @property
+    def bytes_per_token(self) -> float:
+        return self._bytes / max(1, self._tokens)
+
+
+def choose_rows(pieces: Sequence[Piece], settings: Settings) -> tuple[list[list[Piece]], list[Piece]]:
+    """The shard's rows and the pieces left over.
+
+    Rows, and the segments in a row, stand in the order of a hash, so that neither length nor source
+    orders the stream.
+    """
+    packed = best_fit([piece.length for piece in pieces], settings.context)
+    rows = [sorted((pieces[index] for index in row), key=lambda piece: piece.key) for row in packed]
+    rows.sort(key=lambda row: (-sum(piece.length for piece in row), row[0].key))
+    shard = sorted(rows[: settings.shard_contexts], key=lambda row: row[0].key)
+    carry = [piece for row in rows[settings.shard_contexts :] for piece in row]
+    return shard, sorted(carry, key=lambda piece: (piece.position, piece.number))
+
+
+def too_short(name: str, filled: int, needed: int, context: int, bytes_per_token: float) -> UserError:
+    missing = (needed - filled) * context
+    return UserError(
+        f"the {name} stream is too short: its text fills {filled} contexts of {context} tokens and the study needs"
+        f" {needed}, so {missing} tokens, about {missing * bytes_per_token / 1e6:.2f} MB of its text, are missing;"
+        " raise corpus.megabytes, add sources, or train fewer steps"
+    )
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", required=True, help="settings as JSON")
+    parser.add_argument("--stream", choices=("stable", "decay"), required=True)
+    parser.add_argument("--shard", type=int, required=True, help="its number, from 0")
+    parser.add_argument("--documents", type=Path, required=True)
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--previous", type=Path, nargs="*", default=[], help="the shard before, if there is one")
+    parser.add_argument("--needed", type=int, default=0, help="contexts that the study needs, for the message")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args(argv)
+    settings = load(Settings, arguments.spec)
+    state = {"next": 0, "carry": []}
+    if arguments.shard:
+        if len(arguments.previous) != 1:
+            raise UserError(f"shard {arguments.shard} needs --previous, the shard before it")
+        state = read_provenance(arguments.previous[0])["state"]
+    stream = Stream(arguments.documents, arguments.stream)
+    size = settings.shard_contexts * settings.context
+    encoder = Encoder(arguments.tokenizer, settings.context)
+    window = read_window(stream, encoder, state, size + max(settings.context, size // SLACK))
+    total = sum(piece.length for piece in window.pieces)
+    first = arguments.shard * settings.shard_contexts
+    if total < size:
+        needed = max(arguments.needed, first + settings.shard_contexts)
+        raise too_short(
+            arguments.stream, first + total // settings.context, needed, settings.context, window.bytes_per_token
+        )
+    rows, carry = choose_rows(window.pieces, settings)
+    real = sum(piece.length for row in rows for piece in row)
+    spec = dataclasses.asdict(settings) | {"stream": arguments.stream, "shard": arguments.shard}
+    origin = provenance(
+        "smelt.corpus.contexts.shard", spec, [arguments.documents, arguments.tokenizer, *arguments.previous]
+    )
+    origin["state"] = {
+        "next": window.next,
+        "carry": [[piece.position, piece.number] for piece in carry],
+        "fill": real / size,
+    }
+    write_table(contexts_table(rows, first, settings.context), arguments.out, origin)
+    print(f"{arguments.stream} shard {arguments.shard}: {len(rows)} contexts, fill {real / size:.2%}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,1 @@
+"""Package files to clean, distinct documents with a stream each."""

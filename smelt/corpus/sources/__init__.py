@@ -1,0 +1,1 @@
+"""Pinned packages: which they are, how they are fetched and opened."""

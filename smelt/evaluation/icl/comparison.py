@@ -1,0 +1,256 @@
+"""The in-context sweep: does an architecture gain more from demonstrations than the reference?
+
+Reads results/evaluation/task_scores.parquet and the scores of each run; writes icl.parquet and sweep.parquet. For each
+task the difference at its largest number of shots is averaged over the cells in which both beat chance, and tested
+over evaluation seeds by an exact sign flip: the demonstrations of a seed are the same for both, so the differences are
+paired. That test knows of no other noise than that of the demonstrations, and one item may decide it; beside it stands
+one over items, and a difference is resolved where both agree. Neither knows of the seed of the training.
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from smelt import spec
+from smelt.artifacts import field, provenance, table, write_table
+from smelt.errors import UserError, command
+from smelt.evaluation.icl import sweep
+from smelt.evaluation.icl.sign_flips import holm, sign_flips
+from smelt.evaluation.icl.sweep import PART, SWEEP, Array, Cell, Curve, Member, Run
+from smelt.evaluation.metrics import item_metrics, standard
+from smelt.evaluation.metrics.task_scores import RUN, Settings, check_files, read_rows, tasks_of
+from smelt.evaluation.tasks.registry import Task
+
+MODULE = "smelt.evaluation.icl.comparison"
+LEVEL = 0.05
+EXACT_ITEMS = 12  # most items that differ of which all patterns of signs are counted
+ICL = pa.schema(
+    [
+        field("architecture", pa.string(), "execution plan"),
+        field("reference", pa.string(), "execution plan that it is compared with"),
+        field("task", pa.string(), "task, or an average over the tasks of the sweep"),
+        field("shots", pa.int32(), "the largest number of demonstrations; of an average, the largest that all have"),
+        field("cells", pa.int32(), "cells (scale x sparsity) in which both beat chance, which are averaged"),
+        field("evaluation_seeds", pa.int32(), "seeds of the demonstrations"),
+        field("score", pa.float64(), "the architecture's share of right items: mean over training seeds, cells, seeds"),
+        field("reference_score", pa.float64(), "the reference's"),
+        field("difference", pa.float64(), "score minus the reference's"),
+        field("difference_se", pa.float64(), "its standard error over evaluation seeds"),
+        field("p_value", pa.float64(), "one-sided sign flip over evaluation seeds: the difference is positive"),
+        field("p_two_sided", pa.float64(), "the same, two-sided"),
+        field("patterns", pa.int32(), "patterns of signs counted"),
+        field("p_holm", pa.float64(), "p_value after Holm's correction over the tasks of an architecture"),
+        field("item_p", pa.float64(), "one-sided sign flip over items, all their seeds and cells together"),
+        field("item_p_holm", pa.float64(), "item_p after Holm's correction over the same tasks"),
+        field("items", pa.int32(), "items of the task or of the tasks averaged"),
+        field("training_seeds", pa.int32(), "seeds of the training that both have, the fewest of its cells"),
+        field("resolved", pa.bool_(), f"whether both p_holm and item_p_holm are below {LEVEL}"),
+        field("reason", pa.string(), "why a value is missing, and what it rests on"),
+    ]
+)
+Sides = tuple[str, str]  # architecture, reference
+# By run, task and shots: each item's category, and the share of the evaluation seeds in which it is right.
+ItemMeans = Mapping[tuple[Run, str, int], "ItemMean"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ItemMean:
+    """Items of a task in the order of its file, all (items,)."""
+
+    item: item_metrics.Integers
+    weight: Array  # in the task's score; they sum to 1
+    right: Array  # share of the evaluation seeds
+
+
+def item_means(path: str, run: Run, tasks: Mapping[str, Task], shots: Mapping[str, set[int]]) -> dict[Any, ItemMean]:
+    """Items of one run's file at the wanted numbers of shots of each task."""
+    sums: dict[tuple[str, int], list[item_metrics.Items]] = {}
+    for group in item_metrics.groups(path, PART, frozenset(shots)):
+        if group.shots in shots[group.task]:
+            sums.setdefault((group.task, group.shots), []).append(item_metrics.items_of(group, tasks[group.task]))
+    found = {}
+    for (name, count), seeds in sums.items():
+        if any(not np.array_equal(one.item, seeds[0].item) for one in seeds):
+            raise UserError(f"{path}: {name} with {count} shots has other items in other seeds; run it again")
+        weight = item_metrics.weights(seeds[0].category, tasks[name].partition)
+        found[run, name, count] = ItemMean(seeds[0].item, weight, np.mean([one.correct for one in seeds], axis=0))
+    return found
+
+
+def most_shots(curve: Curve) -> int:
+    """The largest number of shots of a curve."""
+    return max(curve.scores)
+
+
+def icl_rows(
+    by_run: Mapping[Run, Mapping[str, Curve]],
+    found: Sequence[Member],
+    items: ItemMeans,
+    architectures: Sequence[str],
+    settings: Settings,
+) -> list[dict[str, Any]]:
+    """The rows of all architectures but the reference, by architecture, the averages before the tasks."""
+    rows = []
+    for name in architectures:
+        if name != settings.reference:
+            own = [_row(by_run, one, items, (name, settings.reference), settings) for one in found]
+            _correct(own, found)
+            rows += own
+    return rows
+
+
+def _row(
+    by_run: Mapping[Run, Mapping[str, Curve]], one: Member, items: ItemMeans, sides: Sides, settings: Settings
+) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(ICL.names)
+    row |= {"architecture": sides[0], "reference": sides[1], "task": one.name, "cells": 0}
+    if not one.tasks:
+        return row | {"reason": sweep.missing(one)}
+    runs = matched(by_run, sides)
+    if not runs:
+        return row | {"reason": f"no cell and training seed has both {sides[0]} and {sides[1]}"}
+    curve = by_run[runs[0]][one.name]
+    if not curve.scores:
+        return row | {"reason": "there is no number of demonstrations that all of its tasks have"}
+    shots = most_shots(curve)
+    row |= {"shots": shots, "evaluation_seeds": curve.seeds[shots]}
+    if not row["evaluation_seeds"]:
+        return row | {"reason": f"no demonstrations are drawn with {shots} shots, so there is nothing to pair"}
+    scores = {run: by_run[run][one.name].scores[shots] for run in runs}
+    cells = sweep.cells_of(scores, sides[0])
+    both = [cell for cell in cells if all(_beats(scores, side, cell, one.chance) for side in sides)]
+    if not both:
+        return row | {"reason": f"in no cell of {len(cells)} do both beat chance ({one.chance:.3g})"}
+    mine, theirs = (sweep.cell_mean(scores, side, both) for side in sides)
+    test = sign_flips(mine - theirs, flips=settings.flips, seed=settings.seed)
+    row |= {"cells": len(both), "score": float(mine.mean()), "reference_score": float(theirs.mean())}
+    row |= {"difference": float((mine - theirs).mean()), "difference_se": item_metrics.standard_error(mine - theirs)}
+    row |= {"p_value": test.p, "p_two_sided": test.p_two_sided, "patterns": test.patterns}
+    differences = item_differences(items, one, shots, sides, [run for run in runs if run[1:3] in both])
+    by_item = sign_flips(differences, EXACT_ITEMS, settings.flips, settings.seed)
+    row |= {"item_p": by_item.p, "items": len(differences), "training_seeds": _training_seeds(runs, sides[0], both)}
+    left = len(cells) - len(both)
+    notes = sweep.partly(one) + standard.error_note(row["evaluation_seeds"])
+    notes += curve.note(shots)
+    notes += [f"{left} of {len(cells)} cells left out: not both beat chance ({one.chance:.3g})"] if left else []
+    return row | {"reason": "; ".join(notes) or None}
+
+
+def matched(by_run: Mapping[Run, Any], sides: Sides) -> list[Run]:
+    """The runs of both architectures that have a partner of the same cell and training seed."""
+    return [run for run in by_run if run[0] in sides and all((side, *run[1:]) in by_run for side in sides)]
+
+
+def _training_seeds(runs: Sequence[Run], architecture: str, cells: Sequence[Cell]) -> int:
+    """Seeds of the training behind an architecture's score, the fewest of the cells."""
+    return min(sum(run[:3] == (architecture, *cell) for run in runs) for cell in cells)
+
+
+def _beats(scores: Mapping[Run, Array], architecture: str, cell: Cell, chance: float) -> bool:
+    """Whether the mean over seeds is above chance, by more than rounding."""
+    return float(sweep.cell_scores(scores, architecture, cell).mean()) > chance + item_metrics.TIE
+
+
+def item_differences(items: ItemMeans, one: Member, shots: int, sides: Sides, runs: Sequence[Run]) -> Array:
+    """What each item adds to the difference of the scores, over all tasks of the member, (items,).
+
+    Averaged over training seeds of a cell, cells and evaluation seeds, and weighted as in the score, so that the sum
+    over items is the difference itself.
+    """
+    parts = []
+    for name in one.tasks:
+        first = items[runs[0], name, shots]
+        if any(not np.array_equal(items[run, name, shots].item, first.item) for run in runs):
+            raise UserError(f"{name}: the runs were scored on different items; run the evaluation of all again")
+        right = {run: items[run, name, shots].right for run in runs}
+        cells = sweep.cells_of(right, sides[0])
+        mine, theirs = (sweep.cell_mean(right, side, cells) for side in sides)
+        parts.append(first.weight * (mine - theirs) / len(one.tasks))
+    return np.concatenate(parts)
+
+
+def _correct(rows: Sequence[dict[str, Any]], found: Sequence[Member]) -> None:
+    """Fill in Holm's correction over the tasks that have p-values, and say what it and the tests cannot give."""
+    family = [row for row, one in zip(rows, found, strict=True) if not one.averages and row["p_value"] is not None]
+    adjusted = [holm([row[name] for row in family]) for name in ("p_value", "item_p")]
+    for row, seeds, items in zip(family, *adjusted, strict=True):
+        row |= {"p_holm": seeds, "item_p_holm": items, "resolved": seeds < LEVEL and items < LEVEL}
+    for row, one in zip(rows, found, strict=True):
+        if row["p_value"] is None:
+            continue
+        notes = [row["reason"]] if row["reason"] else []
+        notes += ["averages are not among the tests that Holm's correction is over"] if one.averages else []
+        notes += _limit(row["evaluation_seeds"], 1 if one.averages else len(family)) + _disagreement(row)
+        notes += ["one training seed a cell: no test knows what another would give"] * (row["training_seeds"] == 1)
+        row["reason"] = "; ".join(notes) or None
+
+
+def _disagreement(row: Mapping[str, Any]) -> list[str]:
+    """Says so where one of the tests alone is below the level."""
+    seeds, items = row["p_holm"], row["item_p_holm"]
+    if seeds is None or (seeds < LEVEL) == (items < LEVEL):
+        return []
+    if seeds < LEVEL:
+        return [f"not resolved: p_holm is below {LEVEL}, but over items it is {items:.2g}: few items decide it"]
+    return [f"not resolved: item_p_holm is below {LEVEL}, but over evaluation seeds p_holm is {seeds:.2g}"]
+
+
+def _limit(seeds: int, tests: int) -> list[str]:
+    """Says so where even the same sign in all seeds would not be significant."""
+    least = 2.0**-seeds
+    if least * tests < LEVEL:
+        return []
+    text = f"{seeds} evaluation {'seed has' if seeds == 1 else 'seeds have'} {2**seeds} sign patterns: p cannot fall "
+    return [
+        text
+        + f"below {least:g}"
+        + (f", nor p_holm over {tests} tasks below {min(1.0, least * tests):g}" if tests > 1 else "")
+    ]
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
+    parser.add_argument(
+        "--spec", required=True, help="tasks, runs (one a file), reference, shots, flips and seed (JSON)"
+    )
+    parser.add_argument("--task-scores", required=True, help="scores by endpoint, task, shots and seed (Parquet)")
+    parser.add_argument("--scores", required=True, nargs="+", help="scores.parquet of each run, in order")
+    parser.add_argument("--out", required=True, help="differences to the reference and their tests (Parquet)")
+    parser.add_argument("--sweep", required=True, help="scores against the number of demonstrations (Parquet)")
+    arguments = parser.parse_args(argv)
+    settings = spec.load(Settings, arguments.spec)
+    check_files(settings, arguments.scores)
+    tasks = tasks_of(settings.tasks)
+    rows = sweep.final_rows(read_rows(arguments.task_scores), tasks, settings.shots)
+    found = sweep.members(tasks, rows)
+    by_run = sweep.curves(rows, found)
+    architectures = list(dict.fromkeys(run["architecture"] for run in settings.runs))
+    if settings.reference not in architectures:
+        raise UserError(f"the reference {settings.reference!r} has no run; known are {', '.join(architectures)}")
+    items: dict[Any, ItemMean] = {}
+    wanted = _wanted(by_run, found)
+    for run, path in zip(settings.runs, arguments.scores, strict=True):
+        items |= item_means(path, tuple(run[name] for name in RUN), tasks, wanted) if wanted else {}
+    origin = provenance(MODULE, spec.plain(settings), [arguments.task_scores, *arguments.scores])
+    compared = icl_rows(by_run, found, items, architectures, settings)
+    write_table(table(compared, ICL), arguments.out, origin)
+    write_table(table(sweep.sweep_rows(by_run, found, architectures), SWEEP), arguments.sweep, origin)
+
+
+def _wanted(by_run: Mapping[Run, Mapping[str, Curve]], found: Sequence[Member]) -> dict[str, set[int]]:
+    """The numbers of shots at which items are compared, by task: its own most, and those of the averages."""
+    wanted: dict[str, set[int]] = {}
+    for known in list(by_run.values())[:1]:
+        for one in found:
+            for name in one.tasks:
+                if known[one.name].scores:
+                    wanted.setdefault(name, set()).add(most_shots(known[one.name]))
+    return wanted
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,204 @@
+"""Scores against the number of demonstrations, at the last branch of each run, and their averages over tasks.
+
+The averages are over all tasks of the sweep that were scored, and only at numbers of shots that all of them have: an
+average over other tasks at each number would not be a curve.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from smelt.artifacts import field
+from smelt.errors import UserError
+from smelt.evaluation.metrics import item_metrics, standard
+from smelt.evaluation.tasks.registry import Task
+
+AVERAGE, WITHOUT_DYCK = "average", "average without Dyck"
+PART = "final"
+Array = NDArray[np.float64]
+Cell = tuple[str, str]  # scale, sparsity
+Run = tuple[str, str, str, int]  # architecture, scale, sparsity, seed of the training
+SWEEP = pa.schema(
+    [
+        field("architecture", pa.string(), "execution plan"),
+        field("task", pa.string(), "task, or an average over the tasks of the sweep"),
+        field("shots", pa.int32(), "demonstrations asked for"),
+        field("score", pa.float64(), "share of right items: mean over training seeds, cells and evaluation seeds"),
+        field("score_se", pa.float64(), "its standard error over evaluation seeds"),
+        field("chance", pa.float64(), "score of a random answer (second set of chance levels)"),
+        field("tasks", pa.int32(), "tasks averaged; 1 for a task"),
+        field("cells", pa.int32(), "cells (scale x sparsity) averaged: those that every architecture has"),
+        field("evaluation_seeds", pa.int32(), "seeds of the demonstrations; 0 without any"),
+        field("truncated_share", pa.float64(), "share of the items whose context was cut, mean over tasks"),
+        field(
+            "mean_demonstrations", pa.float64(), "demonstrations that a prompt holds uncut, mean over items and tasks"
+        ),
+        field("reason", pa.string(), "why a value is missing, and what it rests on"),
+    ]
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """One run's scores of a task or an average, by shots: over evaluation seeds in rising order, (seeds,)."""
+
+    scores: dict[int, Array]  # (1,) where no demonstrations are drawn
+    seeds: dict[int, int]  # evaluation seeds; 0 where none are drawn
+    prompts: dict[int, standard.Prompts]
+
+    def note(self, shots: int) -> list[str]:
+        """What the prompts lack of the demonstrations, in words."""
+        return standard.prompt_note(shots, self.prompts[shots])
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """A task of the sweep, or the average of several."""
+
+    name: str
+    tasks: tuple[str, ...]  # scored ones
+    named: int  # tasks of the study that belong to it
+    chance: float  # mean over the tasks, second set
+
+    @property
+    def averages(self) -> bool:
+        return self.name in (AVERAGE, WITHOUT_DYCK)
+
+
+def members(tasks: Mapping[str, Task], rows: Sequence[Mapping[str, Any]]) -> list[Member]:
+    """The two averages and the tasks of the sweep, in the order of the study."""
+    named = [name for name, task in tasks.items() if task.sweep_shots > 0]
+    scored = {row["task"] for row in rows}
+    groups = {AVERAGE: named, WITHOUT_DYCK: [name for name in named if "dyck" not in name]}
+    groups |= {name: [name] for name in named}
+    found = []
+    for name, group in groups.items():
+        mine = tuple(one for one in group if one in scored)
+        chance = float(np.mean([tasks[one].chance_v2 for one in mine])) if mine else 0.0
+        found.append(Member(name, mine, len(group), chance))
+    return found
+
+
+def final_rows(rows: Sequence[dict[str, Any]], tasks: Mapping[str, Task], shots: Sequence[int]) -> list[dict[str, Any]]:
+    """The sweep's rows: those of the part "final" at the given shots (none = any), up to each task's most in the sweep.
+
+    Raises UserError where a run has several endpoints in it, or where endpoints were not scored alike.
+    """
+    chosen = [row for row in rows if row["part"] == PART]
+    standard.check_alike(chosen)
+    branches: dict[Run, int] = {}
+    for row in chosen:
+        if branches.setdefault(run_of(row), row["branch"]) != row["branch"]:
+            raise UserError(
+                f"task scores: the part {PART} of {'-'.join(map(str, run_of(row)))} has the branches "
+                f"{branches[run_of(row)]} and {row['branch']}; it is for the last one only"
+            )
+    limit = {name: task.sweep_shots for name, task in tasks.items() if task.sweep_shots > 0}
+    wanted = [row for row in chosen if not shots or row["shots"] in shots]
+    return [row for row in wanted if row["shots"] <= limit.get(row["task"], -1)]
+
+
+def run_of(row: Mapping[str, Any]) -> Run:
+    """The run that a row belongs to."""
+    return row["architecture"], row["scale"], row["sparsity"], row["seed"]
+
+
+def curves(rows: Sequence[Mapping[str, Any]], found: Sequence[Member]) -> dict[Run, dict[str, Curve]]:
+    """The curves of each run, of tasks and averages, by name."""
+    raw: dict[Run, dict[str, dict[int, dict[int, standard.Row]]]] = {}
+    for row in rows:
+        seed = item_metrics.ZERO_SHOT if row["evaluation_seed"] is None else row["evaluation_seed"]
+        raw.setdefault(run_of(row), {}).setdefault(row["task"], {}).setdefault(row["shots"], {})[seed] = row
+    return {
+        run: {one.name: _curve([by_task[name] for name in one.tasks]) for one in found if one.tasks}
+        for run, by_task in raw.items()
+    }
+
+
+def _curve(tasks: Sequence[Mapping[int, Mapping[int, standard.Row]]]) -> Curve:
+    """Mean over tasks at the shots that all of them have, seed by seed."""
+    shared = sorted(set.intersection(*(set(one) for one in tasks)))
+    scores, seeds, prompts = {}, {}, {}
+    for shots in shared:
+        columns = [np.array([one[shots][seed]["score"] for seed in sorted(one[shots])]) for one in tasks]
+        # Where some tasks draw demonstrations and others do not, the one value of the latter stands in each seed.
+        scores[shots] = np.mean(np.stack(np.broadcast_arrays(*columns)), axis=0)
+        drawn = {seed for one in tasks for seed in one[shots]} - {item_metrics.ZERO_SHOT}
+        seeds[shots] = len(drawn)
+        prompts[shots] = standard.prompts([row for one in tasks for row in one[shots].values()])
+    return Curve(scores, seeds, prompts)
+
+
+def cell_mean(by_run: Mapping[Run, Array], architecture: str, cells: Sequence[Cell]) -> Array:
+    """Mean over the training seeds of a cell, then over cells, by evaluation seed, (seeds,)."""
+    return np.mean([cell_scores(by_run, architecture, cell) for cell in cells], axis=0)
+
+
+def cell_scores(by_run: Mapping[Run, Array], architecture: str, cell: Cell) -> Array:
+    """Mean over the training seeds of a cell, by evaluation seed, (seeds,)."""
+    return np.mean([values for run, values in by_run.items() if run[:3] == (architecture, *cell)], axis=0)
+
+
+def cells_of(by_run: Mapping[Run, Any], architecture: str) -> list[Cell]:
+    """The cells that an architecture has, in the order of the runs."""
+    return list(dict.fromkeys((run[1], run[2]) for run in by_run if run[0] == architecture))
+
+
+def sweep_rows(
+    by_run: Mapping[Run, Mapping[str, Curve]], found: Sequence[Member], architectures: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The rows by architecture, member and shots."""
+    theirs = [set(cells_of(by_run, name)) for name in architectures]
+    cells = [cell for cell in cells_of(by_run, architectures[0]) if all(cell in one for one in theirs)]
+    shots = {one.name: _all_shots(by_run, one) for one in found}
+    return [
+        _row(by_run, one, architecture, cells, count)
+        for architecture in architectures
+        for one in found
+        for count in shots[one.name]
+    ]
+
+
+def _all_shots(by_run: Mapping[Run, Mapping[str, Curve]], one: Member) -> list[int | None]:
+    """Shots that any of a member's tasks has; a single None where there is no such task."""
+    curves = next(iter(by_run.values())) if one.tasks else {}
+    shots: list[int | None] = [*sorted({count for name in one.tasks for count in curves[name].scores})]
+    return shots or [None]
+
+
+def _row(
+    by_run: Mapping[Run, Mapping[str, Curve]], one: Member, architecture: str, cells: Sequence[Cell], shots: int | None
+) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(SWEEP.names)
+    row |= {"architecture": architecture, "task": one.name, "shots": shots, "tasks": len(one.tasks), "cells": 0}
+    if shots is None:
+        return row | {"reason": missing(one)}
+    row["chance"] = one.chance
+    curves = next(iter(by_run.values()))
+    having = [name for name in one.tasks if shots in curves[name].scores]
+    if len(having) < len(one.tasks):
+        return row | {"reason": f"only {len(having)} of {len(one.tasks)} tasks have {shots} shots"}
+    if not cells:
+        return row | {"reason": "no cell has an endpoint of every architecture"}
+    values = cell_mean({run: known[one.name].scores[shots] for run, known in by_run.items()}, architecture, cells)
+    seeds = curves[one.name].seeds[shots]
+    notes = partly(one) + standard.error_note(seeds) + curves[one.name].note(shots)
+    row |= curves[one.name].prompts[shots]._asdict()
+    row |= {"score": float(values.mean()), "score_se": item_metrics.standard_error(values), "cells": len(cells)}
+    return row | {"evaluation_seeds": seeds, "reason": "; ".join(notes) or None}
+
+
+def missing(one: Member) -> str:
+    """Why a member without a scored task has none."""
+    if one.averages:
+        return f"none of {one.named} tasks was scored in the sweep" if one.named else "the sweep has no such task"
+    return "not scored in the sweep"
+
+
+def partly(one: Member) -> list[str]:
+    """A note on an average that lacks tasks."""
+    return [f"average over {len(one.tasks)} of {one.named} tasks"] if len(one.tasks) < one.named else []

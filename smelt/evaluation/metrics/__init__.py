@@ -1,0 +1,1 @@
+"""Log-likelihoods to scores by task, and to Core, Completion and MMLU."""

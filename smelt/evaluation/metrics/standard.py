@@ -1,0 +1,182 @@
+"""The standard score of each task at an endpoint: the rows at the task's own number of shots, by evaluation seed.
+
+A task without drawn demonstrations is scored once, and its row stands in every seed.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from smelt.errors import UserError
+from smelt.evaluation.metrics import item_metrics
+from smelt.evaluation.metrics.task_scores import ENDPOINT
+from smelt.evaluation.tasks.registry import Task
+
+Row = Mapping[str, Any]
+KEYS = tuple(field.name for field in ENDPOINT)
+FEW = 5  # evaluation seeds below which a standard error is said to rest on few
+
+
+class Estimate(NamedTuple):
+    """A mean over evaluation seeds; `seeds` is 0 where none of the tasks draws demonstrations."""
+
+    value: float
+    error: float | None  # standard error; none for fewer than two seeds
+    seeds: int
+
+
+class Prompts(NamedTuple):
+    """What prompts hold: files may have fewer rows than demonstrations are asked for, and long contexts are cut."""
+
+    truncated_share: float  # of items whose context was cut
+    mean_demonstrations: float  # uncut ones
+
+
+@dataclasses.dataclass(frozen=True)
+class Endpoint:
+    """One part of an endpoint's scores; `tasks` maps a task to its rows at its own shots, by evaluation seed."""
+
+    keys: dict[str, Any]  # of KEYS
+    tasks: dict[str, dict[int | None, Row]]
+    others: tuple[str, ...]  # tasks that were scored, but with other numbers of shots
+
+    @property
+    def seeds(self) -> int:
+        """Evaluation seeds of the tasks that draw demonstrations."""
+        return len({seed for rows in self.tasks.values() for seed in rows} - {None})
+
+    def runs(self, names: Iterable[str]) -> list[dict[str, Row]]:
+        """The rows of some tasks, all scored, once for each evaluation seed, those without one in each."""
+        chosen = {name: self.tasks[name] for name in names}
+        drawn = sorted({seed for rows in chosen.values() for seed in rows if seed is not None})
+        seeds: list[int | None] = [*drawn] or [None]
+        return [{name: rows[seed] if seed in rows else rows[None] for name, rows in chosen.items()} for seed in seeds]
+
+    def estimate(self, names: Sequence[str], value: Callable[[Mapping[str, Row]], float]) -> Estimate:
+        """`value` of the rows of each seed, averaged over seeds."""
+        runs = self.runs(names)
+        values = np.array([value(rows) for rows in runs], dtype=np.float64)
+        drawn = any(seed is not None for name in names for seed in self.tasks[name])
+        return Estimate(float(values.mean()), item_metrics.standard_error(values), len(runs) if drawn else 0)
+
+
+def mean_of(column: str) -> Callable[[Mapping[str, Row]], float]:
+    """The unweighted mean of a column over tasks."""
+    return lambda rows: float(np.mean([row[column] for row in rows.values()]))
+
+
+def centred_mean(tasks: Mapping[str, Task], baselines: str) -> Callable[[Mapping[str, Row]], float]:
+    """The unweighted mean of the tasks' centred scores, under the chance levels "v1" or "v2"."""
+    return lambda rows: mean_centred({name: row["score"] for name, row in rows.items()}, tasks, baselines)
+
+
+def mean_centred(scores: Mapping[str, float], tasks: Mapping[str, Task], baselines: str) -> float:
+    """Unweighted mean over the given scores, fractions by task, after centring (Eq. 11)."""
+    chances = {name: item_metrics.chance(tasks[name], baselines) for name in scores}
+    return float(np.mean([item_metrics.centred(score, chances[name]) for name, score in scores.items()]))
+
+
+def items(endpoint: Endpoint, names: Iterable[str]) -> int:
+    """Items of some tasks together, each counted once."""
+    return sum(next(iter(endpoint.tasks[name].values()))["items"] for name in names)
+
+
+def partial(endpoint: Endpoint, tasks: Mapping[str, Task], names: Iterable[str]) -> list[str]:
+    """Of a full evaluation, the tasks whose file holds only a part of the published one."""
+    if endpoint.keys["preset"] != "full":
+        return []
+    scored = {name: items(endpoint, [name]) for name in names}
+    return [f"{name} over {n} of {tasks[name].items} items" for name, n in scored.items() if n < tasks[name].items]
+
+
+def cut(endpoint: Endpoint, names: Iterable[str]) -> list[str]:
+    """Those of some tasks whose prompts lack demonstrations or were cut, and by how much."""
+    rows = {name: list(endpoint.tasks[name].values()) for name in names}
+    return [f"{name} {note}" for name, own in rows.items() for note in prompt_note(own[0]["shots"], prompts(own))]
+
+
+def prompts(rows: Sequence[Row]) -> Prompts:
+    """What the prompts of some rows of one number of shots hold, mean over the rows."""
+    share, held = (float(np.mean([row[name] for row in rows])) for name in Prompts._fields)
+    return Prompts(share, held)
+
+
+def prompt_note(shots: int, found: Prompts) -> list[str]:
+    """What prompts lack of the demonstrations asked for, in words; nothing where they hold all and were not cut."""
+    if not found.truncated_share and found.mean_demonstrations > shots - item_metrics.TIE:
+        return []
+    after = f", {found.mean_demonstrations:.4g} demonstrations on average" if shots else ""
+    return [f"at {shots} shots {100 * found.truncated_share:.3g} % of items cut{after}"]
+
+
+def error_note(seeds: int) -> list[str]:
+    """What the number of evaluation seeds says of a standard error, in words; nothing where they are enough."""
+    if seeds >= FEW:
+        return []
+    if seeds > 1:
+        return [f"the standard error rests on {seeds} evaluation seeds"]
+    return [f"no standard error: {'one evaluation seed' if seeds else 'no task draws demonstrations'}"]
+
+
+def collect(rows: Sequence[Row], tasks: Mapping[str, Task]) -> list[Endpoint]:
+    """The endpoints of a table of task scores, in its order.
+
+    Raises UserError where endpoints of one part differ in tasks, shots, seeds or items: means over different things
+    cannot be compared, and where tasks of an endpoint have different seeds.
+    """
+    check_alike(rows)
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in KEYS), []).append(row)
+    return [_endpoint(dict(zip(KEYS, keys, strict=True)), own, tasks) for keys, own in found.items()]
+
+
+def _endpoint(keys: dict[str, Any], rows: Sequence[Row], tasks: Mapping[str, Task]) -> Endpoint:
+    known: dict[str, dict[int | None, Row]] = {}
+    for row in rows:
+        if row["task"] in tasks and row["shots"] == tasks[row["task"]].shots:
+            known.setdefault(row["task"], {})[row["evaluation_seed"]] = row
+    others = tuple(dict.fromkeys(row["task"] for row in rows if row["task"] in tasks and row["task"] not in known))
+    return Endpoint(keys, {name: known[name] for name in tasks if name in known}, others)
+
+
+def check_alike(rows: Sequence[Row]) -> None:
+    """Raise UserError unless the endpoints of each part have the same tasks, shots, seeds and items."""
+    scored: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
+    for row in rows:
+        what = (row["task"], row["shots"], row["evaluation_seed"], row["items"])
+        scored.setdefault(tuple(row[name] for name in KEYS), set()).add(what)
+    first: dict[str, tuple[tuple[Any, ...], set[tuple[Any, ...]]]] = {}
+    for keys, found in scored.items():
+        part = dict(zip(KEYS, keys, strict=True))["part"]
+        other, theirs = first.setdefault(part, (keys, found))
+        if found != theirs:
+            task, shots, seed, count = min(found ^ theirs, key=str)
+            raise UserError(
+                f"task scores, part {part}: {task} with {shots} shots, evaluation seed {seed} and {count} items is "
+                f"scored at only one of {_named(other)} and {_named(keys)}; run the evaluation of both again"
+            )
+    _check_seeds(rows)
+
+
+def _check_seeds(rows: Sequence[Row]) -> None:
+    """Raise UserError unless all tasks and shots of a part that draw demonstrations have the same seeds."""
+    seeds: dict[tuple[str, str, int], set[int]] = {}
+    for row in rows:
+        if row["evaluation_seed"] is not None:
+            seeds.setdefault((row["part"], row["task"], row["shots"]), set()).add(row["evaluation_seed"])
+    first: dict[str, tuple[str, set[int]]] = {}
+    for (part, task, _), mine in seeds.items():
+        other, theirs = first.setdefault(part, (task, mine))
+        if mine != theirs:
+            raise UserError(
+                f"task scores, part {part}: {other} has the evaluation seeds {sorted(theirs)} and {task} "
+                f"{sorted(mine)}; score all tasks with the same seeds"
+            )
+
+
+def _named(keys: Sequence[Any]) -> str:
+    about = dict(zip(KEYS, keys, strict=True))
+    return f"{about['architecture']}-{about['scale']}-{about['sparsity']}-{about['seed']} branch {about['branch']}"

@@ -1,0 +1,176 @@
+"""Scores of each task at each endpoint, number of shots and evaluation seed.
+
+Reads results/evaluation/<run>/scores.parquet of every run, one endpoint at a time; writes
+results/evaluation/task_scores.parquet. What a task averages over seeds, tasks or endpoints is left to the tables
+that are made from it.
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from smelt import spec
+from smelt.artifacts import field, provenance, read_table, table, write_table
+from smelt.errors import UserError, command
+from smelt.evaluation.metrics import item_metrics
+from smelt.evaluation.metrics.item_metrics import Group, Items
+from smelt.evaluation.tasks.registry import Task
+
+MODULE = "smelt.evaluation.metrics.task_scores"
+RUN = ("architecture", "scale", "sparsity", "seed")  # of a run, as the spec labels it
+BASELINES = ("v1", "v2")
+
+ENDPOINT = (
+    field("architecture", pa.string(), "execution plan"),
+    field("scale", pa.string(), "label of the scale"),
+    field("sparsity", pa.string(), "label of the sparsity"),
+    field("seed", pa.int32(), "seed of the training"),
+    field("branch", pa.int32(), "number of the decay branch, from 1"),
+    field("branch_step", pa.int32(), "stable step that the decay leaves from"),
+    field("part", pa.string(), "every: scored at all endpoints; final: at the last branch of a run only"),
+    field("preset", pa.string(), "which of the items were scored: smoke, lite or full"),
+    field("sampler", pa.string(), "how demonstrations were drawn: dclm, smelt or nested"),
+)
+TASK_SCORES = pa.schema(
+    [
+        *ENDPOINT,
+        field("task", pa.string(), "name of the task"),
+        field("suite", pa.string(), "core, mmlu or desk"),
+        field("category", pa.string(), "group of tasks that it belongs to"),
+        field("shots", pa.int32(), "demonstrations asked for"),
+        field("evaluation_seed", pa.int32(), "seed of the demonstrations; empty without any"),
+        field("items", pa.int32(), "items scored"),
+        field("score", pa.float64(), "share of right items: likeliest choice a token, or each token the likeliest"),
+        field("score_sum", pa.float64(), "the same by the whole log-likelihood; multiple choice only"),
+        field("score_characters", pa.float64(), "the same by the log-likelihood a character; multiple choice only"),
+        field("score_bytes", pa.float64(), "the same by the log-likelihood a byte; multiple choice only"),
+        field("ties", pa.int32(), "items with several equally good choices, of which the first was taken"),
+        field("categories", pa.int32(), "categories of items whose means are averaged; 1 where items are"),
+        field("chance", pa.float64(), "score of a random answer, a fraction"),
+        field("centred", pa.float64(), "(score - chance) / (1 - chance)"),
+        field("nll", pa.float64(), "summed negative log-likelihood of the right continuations, nats"),
+        field("tokens", pa.int64(), "tokens of the right continuations"),
+        field("bytes", pa.int64(), "UTF-8 bytes of the right continuations without their leading space"),
+        field("truncated_share", pa.float64(), "share of the items whose context was cut"),
+        field("dropped", pa.int64(), "demonstrations left out for want of room, all items together"),
+        field("mean_demonstrations", pa.float64(), "demonstrations that a prompt holds uncut, mean over items"),
+        field("completion", pa.bool_(), "whether its continuations count in Completion"),
+        field("reason", pa.string(), "why a value is missing"),
+    ]
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """One spec for all jobs that average scores; `runs` stand in the order of the files."""
+
+    tasks: tuple[dict[str, Any], ...]  # of the study, also those that were not scored
+    runs: tuple[dict[str, Any], ...] = ()
+    presets: Mapping[str, str] = dataclasses.field(default_factory=dict)  # by part
+    sampler: Mapping[str, str] = dataclasses.field(default_factory=dict)  # by part
+    baselines: str = "v2"  # set of chance levels
+    reference: str = ""  # architecture that the sweep compares with
+    shots: tuple[int, ...] = ()  # of the sweep, where they were scored; empty = all that were
+    flips: int = 10_000  # random patterns of signs where there are too many to count
+    seed: int = 0  # of these
+
+    def __post_init__(self) -> None:
+        if self.baselines not in BASELINES:
+            raise UserError(f"baselines: {self.baselines!r}; known are {', '.join(BASELINES)}")
+
+
+def tasks_of(plain: Sequence[dict[str, Any]]) -> dict[str, Task]:
+    """The tasks of a spec by name, in its order."""
+    return {task.name: task for task in (spec.load(Task, values) for values in plain)}
+
+
+def endpoint_rows(path: str, run: Mapping[str, Any], settings: Settings) -> Iterator[dict[str, Any]]:
+    """The rows of one run's file. Raises UserError where it does not fit the spec or its seeds differ in items."""
+    tasks = tasks_of(settings.tasks)
+    seen: dict[tuple[Any, ...], tuple[Group, list[int]]] = {}
+    for group in item_metrics.groups(path):
+        if group.task not in tasks:
+            raise UserError(f"{path}: the task {group.task!r} is none of the study's; delete the file and run again")
+        if group.part not in settings.presets or group.part not in settings.sampler:
+            raise UserError(f"{path}: the part {group.part!r} has no preset or sampler; run the evaluation again")
+        items = item_metrics.items_of(group, tasks[group.task])
+        first, known = seen.setdefault((group.part, group.branch, group.task), (group, items.item.tolist()))
+        if known != items.item.tolist():
+            raise UserError(f"{group.place} has other items than {first.place}; score the same items with each")
+        yield _row(group, items, tasks[group.task], run, settings)
+
+
+def _row(group: Group, items: Items, task: Task, run: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    def share(correct: Any) -> float:
+        return item_metrics.mean(correct, items.category, task.partition)
+
+    choices = task.kind == "multiple_choice"
+    unscored = choices and (items.by_characters is None or items.by_bytes is None)
+    score, chance = share(items.correct), item_metrics.chance(task, settings.baselines)
+    return {
+        **{name: run[name] for name in RUN},
+        "branch": group.branch,
+        "branch_step": group.branch_step,
+        "part": group.part,
+        "preset": settings.presets[group.part],
+        "sampler": settings.sampler[group.part],
+        "task": task.name,
+        "suite": task.suite,
+        "category": task.category,
+        "shots": group.shots,
+        "evaluation_seed": group.seed,
+        "items": len(items.item),
+        "score": score,
+        "score_sum": share(items.by_sum) if choices else None,
+        "score_characters": share(items.by_characters) if choices and items.by_characters is not None else None,
+        "score_bytes": share(items.by_bytes) if choices and items.by_bytes is not None else None,
+        "ties": int(items.tied.sum()),
+        "categories": len(set(items.category.tolist())) if task.partition else 1,
+        "chance": chance,
+        "centred": item_metrics.centred(score, chance),
+        "nll": float(items.nll.sum()),
+        "tokens": int(items.tokens.sum()),
+        "bytes": int(items.bytes.sum()),
+        "truncated_share": float((items.truncated > 0).mean()),
+        "dropped": int(items.dropped.sum()),
+        "mean_demonstrations": float(items.demonstrations.mean()),
+        "completion": task.completion,
+        "reason": "no score by length in characters or bytes: a choice has none" if unscored else None,
+    }
+
+
+def check_files(settings: Settings, paths: Sequence[str]) -> None:
+    """Raise UserError unless there is one file for each run."""
+    if len(settings.runs) != len(paths):
+        raise UserError(f"{len(settings.runs)} runs but {len(paths)} files of scores; give one for each")
+
+
+def read_rows(path: str) -> list[dict[str, Any]]:
+    """The rows of a table of task scores. Raises UserError where it lacks a column."""
+    found = read_table(path)
+    if missing := [name for name in TASK_SCORES.names if name not in found.column_names]:
+        raise UserError(f"{path}: the column {missing[0]!r} is missing; delete it and run again")
+    return found.to_pylist()
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
+    parser.add_argument("--spec", required=True, help="tasks, runs (one a file), presets, sampler and baselines (JSON)")
+    parser.add_argument("--scores", required=True, nargs="+", help="scores.parquet of each run, in order")
+    parser.add_argument("--out", required=True, help="scores by endpoint, task, shots and seed (Parquet)")
+    arguments = parser.parse_args(argv)
+    settings = spec.load(Settings, arguments.spec)
+    check_files(settings, arguments.scores)
+    order = {name: place for place, name in enumerate(tasks_of(settings.tasks))}
+    rows = []
+    for run, path in zip(settings.runs, arguments.scores, strict=True):
+        found = endpoint_rows(path, run, settings)
+        rows += sorted(found, key=lambda row: (row["part"], row["branch"], order[row["task"]]))
+    write_table(table(rows, TASK_SCORES), arguments.out, provenance(MODULE, spec.plain(settings), arguments.scores))
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,1 @@
+"""Requests and held-out text to log-likelihoods of an endpoint."""

@@ -1,0 +1,209 @@
+"""Score the endpoints of one run on the requests of its study.
+
+Reads the endpoint models of a run and the requests; writes one row for each request and endpoint. *every* requests are
+scored at all endpoints, *final* ones at the last. A tree is computed once for an endpoint, however many tasks ask for
+it, and what was computed stays in the state folder: a killed job goes on where it was, and a larger choice of items
+costs what is new in it. Kept scores belong to one model file, code and precision; the bytes written do not depend on
+what was kept.
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+
+from smelt.artifacts import KEY, field, file_digest, provenance, replacing, table
+from smelt.errors import UserError, command
+from smelt.evaluation.scoring.cache import Kept, locked
+from smelt.evaluation.scoring.endpoint import read_model
+from smelt.evaluation.scoring.log_likelihood import Scored, score_trees
+from smelt.evaluation.scoring.trees import Tree, fed, fill, pack
+from smelt.evaluation.settings import ScoringSettings
+from smelt.model.decode import for_decoding
+from smelt.model.transformer import Transformer
+from smelt.spec import canonical_json, digest, fingerprint, load
+
+MODULE = "smelt.evaluation.scoring.score"
+SCORED = "smelt.evaluation.scoring.log_likelihood"  # whose code decides a score
+GROUP = 2000  # requests in memory at a time
+
+SCORES = pa.schema(
+    [
+        field("part", pa.string(), "every: all endpoints are scored on it; final: the last one"),
+        field("branch", pa.int32(), "number of the decay branch, from 1"),
+        field("branch_step", pa.int32(), "stable step that the branch leaves from"),
+        field("task", pa.string(), "name of the task"),
+        field("shots", pa.int32(), "demonstrations asked for"),
+        field("seed", pa.int32(), "evaluation seed of the demonstrations; empty where none are drawn"),
+        field("item", pa.int32(), "row of the item in the task's file, from 0"),
+        field("item_id", pa.string(), "digest of the item's content"),
+        field("category", pa.string(), "the item's category in a partitioned task, else empty"),
+        field("choice", pa.int32(), "number of the continuation, of a schema that of the context"),
+        field("gold", pa.bool_(), "whether this choice is the right one"),
+        field("log_probability", pa.float64(), "of the continuation after its context, sum over its tokens, nats"),
+        field("tokens", pa.int32(), "tokens of the continuation"),
+        field("characters", pa.int32(), "its length without its leading space"),
+        field("bytes", pa.int32(), "the same in bytes of UTF-8"),
+        field("greedy", pa.bool_(), "whether each of its tokens was the most likely one"),
+        field("truncated", pa.int32(), "tokens cut from the context, for want of room"),
+        field("dropped", pa.int32(), "demonstrations left out whole, for want of room"),
+        field("demonstrations", pa.list_(pa.int32()), "rows of the demonstrations in the prompt, oldest first"),
+    ]
+)
+COPIED = ("task", "shots", "seed", "item", "item_id", "category", "truncated", "dropped", "demonstrations")
+
+Row = dict[str, Any]
+
+
+def groups(path: str) -> Iterator[list[Row]]:
+    """The requests of a file, some at a time, their tokens as arrays. Raises UserError where it is none of ours."""
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(GROUP):
+                rows = batch.drop_columns(["context", "continuations"]).to_pylist()
+                continuations = batch["continuations"]
+                answers = iter(_lists(continuations.flatten()))
+                for row, context, count in zip(
+                    rows, _lists(batch["context"]), continuations.value_lengths().to_pylist(), strict=True
+                ):
+                    row["context"], row["continuations"] = context, list(islice(answers, count))
+                yield rows
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (pa.ArrowInvalid, KeyError) as error:
+        raise UserError(f"{path}: not a readable file of requests ({error}); delete it and run again") from None
+
+
+def _lists(column: pa.ListArray) -> list[NDArray[np.int32]]:
+    """The lists of a column without missing ones; views of one array."""
+    return np.split(column.flatten().to_numpy(), np.cumsum(column.value_lengths().to_numpy())[:-1]) if column else []
+
+
+def scores_of(requests: Sequence[Row], model: Transformer, kept: Kept, context: int) -> dict[str, list[Scored]]:
+    """The scores of all trees that the requests ask for: those that are kept, and the others, kept from now on.
+
+    Raises UserError, naming task and item, on a token that the model does not know and on a score that is not finite.
+    """
+    wanted: dict[str, Row] = {}
+    for row in requests:
+        wanted.setdefault(row["tree"], row)
+    found = kept.find(list(wanted))
+    missing = [row for tree, row in wanted.items() if tree not in found]
+    for row in missing:
+        _check_tokens(row, model.settings.vocabulary)
+    trees = [Tree(row["context"], row["continuations"]) for row in missing]
+    _tell(wanted, trees, context)
+    for row, scores in zip(missing, score_trees(model, trees, context), strict=True):
+        for one in scores:
+            if not math.isfinite(one.log_probability):
+                said = f"the log-probability of a continuation is {one.log_probability}"
+                raise UserError(f"{_place(row)}: {said}; the endpoint's weights are broken")
+        kept.add(row["tree"], scores)
+        found[row["tree"]] = scores
+    return found
+
+
+def _tell(wanted: Mapping[str, Row], trees: Sequence[Tree], context: int) -> None:
+    lengths = [fed(tree) for tree in trees]
+    rows = pack(lengths, context)
+    full = f" in {len(rows)} rows, {fill(rows, lengths, context):.1%} full" if rows else ""
+    tasks = ", ".join(dict.fromkeys(row["task"] for row in wanted.values()))
+    kept = len(wanted) - len(trees)
+    print(f"{tasks}: {kept} contexts kept, {len(trees)} to score, {sum(lengths)} tokens{full}", file=sys.stderr)
+
+
+def _check_tokens(row: Row, vocabulary: int) -> None:
+    largest = max(int(tokens.max()) for tokens in (row["context"], *row["continuations"]))
+    if largest >= vocabulary:
+        raise UserError(
+            f"{_place(row)}: token {largest} is none of the endpoint's {vocabulary}; score it with requests made by its"
+            " own tokenizer"
+        )
+
+
+def _place(row: Row) -> str:
+    return f"task {row['task']}, item {row['item']} ({row['item_id']}), {row['shots']} shots, seed {row['seed']}"
+
+
+def rows_of(request: Row, scores: Sequence[Scored], about: Mapping[str, Any]) -> Iterator[Row]:
+    """Rows of SCORES, one for each continuation of a request."""
+    copied = {name: request[name] for name in COPIED}
+    for number, (tokens, one) in enumerate(zip(request["continuations"], scores, strict=True)):
+        choice = request["option"] + number
+        yield {
+            **about,
+            **copied,
+            "choice": choice,
+            "gold": choice == request["gold"],
+            "log_probability": one.log_probability,
+            "tokens": len(tokens),
+            "characters": request["characters"][number],
+            "bytes": request["bytes"][number],
+            "greedy": one.greedy,
+        }
+
+
+def score(
+    models: Sequence[str], parts: Mapping[str, str], settings: ScoringSettings, state: Path
+) -> Iterator[pa.Table]:
+    """Pieces of SCORES, endpoint by endpoint and part by part, in the order of the requests."""
+    precision = getattr(torch, settings.precision)
+    for path in models:
+        model, about = read_model(path, precision)
+        for_decoding(model)
+        identity = digest(canonical_json([file_digest(path), fingerprint(SCORED), settings.precision]))[:32]
+        with contextlib.closing(Kept(state, about["branch"], identity)) as kept:
+            for part, requests in parts.items():
+                if part == "final" and path != models[-1]:
+                    continue
+                told = {"part": part, "branch": about["branch"], "branch_step": about["branch_step"]}
+                for group in groups(requests):
+                    try:
+                        found = scores_of(group, model, kept, settings.context)
+                    except UserError as error:
+                        raise UserError(f"{path}: {error}") from None
+                    yield table([row for one in group for row in rows_of(one, found[one["tree"]], told)], SCORES)
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
+    parser.add_argument("--spec", required=True, help="precision and context length (JSON)")
+    parser.add_argument("--models", nargs="+", required=True, help="endpoint models of one run, in order")
+    parser.add_argument("--every", nargs="?", help="requests for all endpoints (Parquet)")
+    parser.add_argument("--final", nargs="?", help="requests for the last endpoint (Parquet)")
+    parser.add_argument("--state", type=Path, required=True, help="folder in which scores are kept")
+    parser.add_argument("--out", required=True, help="one row a request and endpoint (Parquet)")
+    arguments = parser.parse_args(argv)
+
+    torch.set_num_threads(1)  # the bits depend on it
+    spec = json.loads(arguments.spec)
+    settings = load(ScoringSettings, spec)
+    parts = {part: path for part in ("every", "final") if (path := getattr(arguments, part))}
+    if not parts:
+        raise UserError("nothing to score: give --every, --final or both")
+    for path in parts.values():
+        next(groups(path), None)  # so that a file that cannot be read says so before anything is computed
+    origin = provenance(MODULE, spec, [*arguments.models, *parts.values()])
+    schema = SCORES.with_metadata({KEY: canonical_json(origin)})
+    with (
+        locked(arguments.state),
+        replacing(arguments.out) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
+    ):
+        for piece in score(arguments.models, parts, settings, arguments.state):
+            writer.write_table(piece.cast(schema))
+
+
+if __name__ == "__main__":
+    command(main)

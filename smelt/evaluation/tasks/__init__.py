@@ -1,0 +1,1 @@
+"""Downstream tasks and their items."""

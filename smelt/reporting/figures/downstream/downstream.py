@@ -1,0 +1,201 @@
+"""Figure: Core, Completion and MMLU against training FLOPs, a band of panels for each, a panel for each sparsity.
+
+Reads results/evaluation/{core,completion,mmlu}.parquet and results/scaling/endpoints.parquet; writes
+results/figures/downstream.{pdf,svg,png}. The study's own suite stands in where no task of Core was scored, under its
+own name; a band without any score says why.
+"""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from smelt.artifacts import read_table
+from smelt.errors import UserError, command
+from smelt.reporting.figures.downstream.scores import PARTS, Shown, bands_of, chance, rested, title, words
+from smelt.reporting.style import bands, log_axes, style
+from smelt.reporting.style.labels import Row, architectures, counted, grouped, ordered, simulation
+
+ARTIFACTS = ("endpoints", "core", "completion", "mmlu")
+KEYS = ("architecture", "scale", "sparsity", "seed", "branch_step")
+# The scores of every endpoint are a line; those of the last ones, on other items, stand over it and are not joined.
+DRAWN: dict[str, dict[str, Any]] = {
+    "every": {"markersize": 3.0, "linewidth": 0.9},
+    "final": {"markersize": 5.5, "linestyle": "none", "zorder": 4},
+}
+BARS: dict[str, dict[str, Any]] = {
+    "every": {"elinewidth": 0.5, "fmt": "none", "alpha": 0.45},
+    "final": {"elinewidth": 1.0, "fmt": "none", "zorder": 3},
+}
+HEIGHT, NOTHING = 1.9, 0.45  # inches: of a band of panels, and of one without a score
+MOST = 4  # panels beside each other
+LEAST = 0.02  # range of an axis, in fractions or nats, below which it would show nothing but rounding
+Flops = Mapping[tuple[Any, ...], float]  # training FLOPs by the values of KEYS
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """How runs are drawn, by their labels."""
+
+    names: Sequence[str]  # of architectures, the reference first
+    scales: Sequence[str]
+    sparsities: Sequence[str]
+    reference: str
+
+    def run(self, name: str, scale: str, part: str) -> dict[str, Any]:
+        """Colour by scale; line style, marker and its fill by architecture."""
+        look = style.architecture_style(self.names, self.reference)[name](style.colours(self.scales)[scale])
+        return look | {"marker": style.markers(self.names)[name]} | DRAWN[part]
+
+
+def draw(read: Mapping[str, Sequence[Row]], study: str, reference: str) -> Figure:
+    """Bands one below the other. `read` holds the rows of each of ARTIFACTS.
+
+    Raises UserError where a score belongs to none of the endpoints.
+    """
+    shown = bands_of(read)
+    flops = {_key(row): row["training_flops"] for row in read["endpoints"]}
+    scored = _scored(shown, flops)
+    endpoints = [row for row in read["endpoints"] if _key(row) in scored]
+    scales, sparsities = ordered(endpoints, "scale", "flops_per_token"), ordered(endpoints, "sparsity", "S")
+    look = Look(architectures(endpoints, reference), scales, sparsities, reference)
+    columns = min(len(sparsities), MOST) or 1
+    plan = [(one, part) for one in shown for part in (_wrapped(sparsities, columns) if one.rows else [()])]
+    figure, grid = bands.draw([_band(one, part, look) for one, part in plan], columns)
+    dotted = False
+    for one in shown:
+        mine = [axis for (other, part), axes in zip(plan, grid, strict=True) if other is one for axis in axes]
+        if one.rows:
+            dotted |= _fill(mine, one, look, flops, columns)
+        else:
+            style.message(mine[0], style.wrapped(f"no {one.metric.name}: {one.missing}", 105, 3), 110)
+            mine[0].grid(visible=False)
+    if endpoints:
+        panels = [axes for (_, part), axes in zip(plan, grid, strict=True) if part]
+        _compute(panels, [row["training_flops"] for row in endpoints])
+    _legend(figure, shown, endpoints, look, dotted)
+    _footer(figure, shown, endpoints, look, study)
+    return figure
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in KEYS)
+
+
+def _scored(shown: Sequence[Shown], flops: Flops) -> set[tuple[Any, ...]]:
+    """The endpoints that have a score."""
+    scored = {_key(row) for one in shown for row in one.rows}
+    for key in sorted(scored - flops.keys()):
+        run, step = "-".join(map(str, key[:-1])), key[-1]
+        raise UserError(f"scores of {run}, step {step}: not in the table of endpoints; run the evaluation again")
+    return scored
+
+
+def _wrapped(labels: Sequence[str], columns: int) -> list[tuple[str, ...]]:
+    return [tuple(labels[start : start + columns]) for start in range(0, len(labels), columns)]
+
+
+def _fill(axes: Sequence[Axes], one: Shown, look: Look, flops: Flops, columns: int) -> bool:
+    """The panels of a band, with one axis of scores. Whether the chance level shows."""
+    for place, (axis, sparsity) in enumerate(zip(axes, look.sparsities, strict=True)):
+        axis.set_title(sparsity)
+        mine = [row for row in one.rows if row["sparsity"] == sparsity]
+        runs = grouped(mine, "architecture", "scale", "seed", "part")
+        # The reference last, and so on top: its open markers cover little of another's.
+        for (name, scale, _, part), run in sorted(runs.items(), key=lambda one: (-look.names.index(one[0][0]), one[0])):
+            _run(axis, run, one, flops, look.run(name, scale, part), BARS[part])
+        if place:
+            axis.sharey(axes[0])
+        if place % columns:
+            axis.tick_params(labelleft=False)
+        else:
+            axis.set_ylabel(one.metric.unit)
+    ends = bands.limits(axes, LEAST * one.metric.factor)
+    axes[0].set_ylim(*ends)
+    level = chance(one)
+    if level is None or not ends[0] <= level <= ends[1]:
+        return False
+    for axis in axes:
+        axis.axhline(level, **bands.CHANCE)
+    return True
+
+
+def _band(one: Shown, part: Sequence[str], look: Look) -> bands.Band:
+    """Room for some sparsities of a band; a heading over the first."""
+    if not part:
+        return bands.Band(0, NOTHING)
+    return bands.Band(len(part), HEIGHT, _capital(title(one)) if part[0] == look.sparsities[0] else "")
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _run(
+    axis: Axes, rows: Sequence[Row], one: Shown, flops: Flops, look: Mapping[str, Any], bars: Mapping[str, Any]
+) -> None:
+    """The endpoints of one run in one part."""
+    placed = sorted(rows, key=lambda row: flops[_key(row)])
+    compute = [flops[_key(row)] for row in placed]
+    scores = [one.metric.factor * row[one.metric.column] for row in placed]
+    axis.plot(compute, scores, **look)
+    errors = [one.metric.factor * (row[one.metric.error] or 0.0) for row in placed]
+    if any(errors):
+        axis.errorbar(compute, scores, errors, ecolor=look["color"], **bars)
+
+
+def _compute(panels: Sequence[Sequence[Axes]], values: Sequence[float]) -> None:
+    """One axis of training FLOPs, its numbers below the lowest panel of each column."""
+    every = [axis for axes in panels for axis in axes]
+    log_axes.compute_axis(every, values, most=3)
+    for axis in every:
+        if axis not in bands.lowest(panels):
+            axis.tick_params(labelbottom=False)
+            axis.set_xlabel("")
+
+
+def _parts(shown: Sequence[Shown]) -> list[str]:
+    return [part for part in PARTS if any(row["part"] == part for one in shown for row in one.rows)]
+
+
+def _footer(figure: Figure, shown: Sequence[Shown], endpoints: Sequence[Row], look: Look, study: str) -> None:
+    count = counted(endpoints, look.names) if endpoints else "no endpoint was scored"
+    said = [*(rested(shown, part) for part in _parts(shown)), *words(shown)]
+    style.footer(figure, simulation(endpoints), f"study {study}", count, *said)
+
+
+def _legend(figure: Figure, shown: Sequence[Shown], endpoints: Sequence[Row], look: Look, dotted: bool) -> None:
+    colours, marks = style.colours(look.scales), style.markers(look.names)
+    styles = style.architecture_style(look.names, look.reference)
+    entries: list[style.Entry | None] = []
+    entries += style.keys(look.scales, lambda scale: {"color": colours[scale], "linewidth": 3})
+    entries.append(None)
+    if endpoints:
+        entries += [style.key(name, marker=marks[name], **styles[name]("0.25")) for name in look.names]
+    parts = _parts(shown)
+    if len(parts) > 1:
+        entries += [style.key(PARTS[part], color="0.5", marker="o", **DRAWN[part]) for part in parts]
+    if dotted:
+        entries.append(style.key("chance", **bands.CHANCE))
+    style.legend(figure, entries, title=simulation(endpoints))
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", required=True, help="study and reference, as JSON")
+    for name in ARTIFACTS:
+        parser.add_argument(f"--{name}", required=True, type=Path)
+    parser.add_argument("--out", required=True, nargs="+", type=Path, help="files to write, .pdf, .svg or .png")
+    arguments = parser.parse_args(argv)
+    settings = json.loads(arguments.spec)
+    read = {name: read_table(getattr(arguments, name)).to_pylist() for name in ARTIFACTS}
+    style.save(draw(read, settings["study"], settings["reference"]), arguments.out)
+
+
+if __name__ == "__main__":
+    command(main)

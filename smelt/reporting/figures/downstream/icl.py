@@ -1,0 +1,160 @@
+"""Figure: score against the number of demonstrations: on average, without Dyck, Dyck alone, and a panel for each task.
+
+Reads results/evaluation/{sweep,icl}.parquet; writes results/figures/icl.{pdf,svg,png}. Over each panel stands the
+difference to the reference at most demonstrations and how likely it is by chance. Dyck languages stand apart: their
+answers can be copied in part from the prompt, and a large gain on them alone would carry the average.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+
+from smelt.artifacts import read_provenance, read_table
+from smelt.errors import command
+from smelt.reporting.figures.downstream.icl_words import AVERAGES, averages, caption, titled, verdicts
+from smelt.reporting.style import bands, style
+from smelt.reporting.style.labels import Row, architectures, grouped
+
+BARS: dict[str, Any] = {"capsize": 1.8, "elinewidth": 0.9, "fmt": "none"}
+NUDGE = 0.07  # between architectures, in distances of 1 and 2 demonstrations, so that bars do not hide each other
+ABOVE, BELOW = 1.6, 1.05  # inches: of the panels of averages, and of those of tasks
+TICKS, LINE, SMALL = 0.3, 0.155, 0.118  # inches: numbers below a panel, a line of its title, and one of the tests
+MANY = 9  # tasks beyond which four panels stand beside each other, and not three
+LETTERS = 96  # of the tests' size across the page
+LEAST = 2.0  # points: range of an axis below which it would show nothing but rounding
+CLOSE = 0.6  # distance of two numbers of demonstrations below which only one is named
+Head = tuple[str, list[str]]  # a panel's title, and what the tests say in lines
+
+
+def draw(
+    sweep: Sequence[Row], icl: Sequence[Row], study: str, reference: str, asked: Mapping[str, str] | None = None
+) -> Figure:
+    """Averages and Dyck languages above, the other tasks below.
+
+    `asked` may hold the preset and the sampler of the scores.
+    """
+    names = architectures(sweep, reference)
+    scored = [row for row in sweep if row["score"] is not None]
+    curves = grouped(scored, "task")
+    apart = [*averages(curves), *(task for task in curves if "dyck" in task)]
+    others = [task for task in curves if task not in (*AVERAGES, *apart)]
+    if not curves:
+        return _nothing(sweep, study, asked or {})
+    columns = 4 if len(others) > MANY or len(apart) > 3 else 3
+    heads = {task: _head(task, curves[task], icl, LETTERS // columns) for task in curves}
+    plan = [(part, ABOVE) for part in _wrapped(apart, columns)] + [(part, BELOW) for part in _wrapped(others, columns)]
+    heights = [bands.Band(len(part), height + _above(part, heads)) for part, height in plan]
+    figure, grid = bands.draw(heights, columns)
+    dotted = False
+    for (part, _), axes in zip(plan, grid, strict=True):
+        most = max(len(heads[task][1]) for task in part)
+        for axis, task in zip(axes, part, strict=True):
+            _title(axis, *heads[task], most)
+            dotted |= _panel(axis, curves[task], names, reference)
+        axes[0].set_ylabel("score (%)")
+    _demonstrations(grid, sorted({row["shots"] for row in scored}))
+    looks, colours = style.architecture_style(names, reference), style.colours(names)
+    entries = [style.key(name, marker="o", **looks[name](colours[name])) for name in names]
+    style.legend(figure, [*entries, *([style.key("chance", **bands.CHANCE)] if dotted else [])])
+    style.footer(figure, f"study {study}", *caption(sweep, icl, asked or {}))
+    return figure
+
+
+def _wrapped(labels: Sequence[str], length: int) -> list[Sequence[str]]:
+    return [labels[start : start + length] for start in range(0, len(labels), length)]
+
+
+def _nothing(sweep: Sequence[Row], study: str, asked: Mapping[str, str]) -> Figure:
+    """A figure that says why there is no curve."""
+    reasons = dict.fromkeys(f"{row['task']}: {row['reason']}" for row in sweep if row["reason"])
+    figure, axes = style.panels(1, height=1.2 + 0.18 * len(reasons))
+    style.message(axes[0], "\n".join(["no score of the in-context sweep", *reasons]), 100)
+    style.footer(figure, f"study {study}", *caption([], [], asked))
+    return figure
+
+
+def _head(task: str, curve: Sequence[Row], icl: Sequence[Row], width: int) -> Head:
+    """What stands over a panel of about `width` small letters."""
+    title = style.wrapped(titled(task, curve), int(0.8 * width), 2)
+    return title, verdicts([row for row in icl if row["task"] == task], curve, width)
+
+
+def _above(tasks: Sequence[str], heads: Mapping[str, Head]) -> float:
+    """Inches above and below the panels of a band."""
+    titles = max(heads[task][0].count("\n") + 1 for task in tasks)
+    return TICKS + LINE * titles + SMALL * max(len(heads[task][1]) for task in tasks)
+
+
+def _title(axis: Axes, title: str, lines: Sequence[str], most: int) -> None:
+    """A panel's name, at one height in its band, and below that what the tests say."""
+    axis.set_title(title, pad=6 + 8.4 * most, fontsize=8.5)
+    said = "\n".join(lines)
+    look: dict[str, Any] = {"fontsize": 6.5, "color": "0.2", "ha": "center", "va": "bottom"}
+    axis.annotate(said, (0.5, 1), (0, 3), xycoords="axes fraction", textcoords="offset points", **look)
+
+
+def _panel(axis: Axes, rows: Sequence[Row], names: Sequence[str], reference: str) -> bool:
+    """The curves of one task. Whether the chance level shows."""
+    looks, colours = style.architecture_style(names, reference), style.colours(names)
+    for place, name in enumerate(names):
+        mine = sorted((row for row in rows if row["architecture"] == name), key=lambda row: row["shots"])
+        across = [position(row["shots"]) + NUDGE * (place - (len(names) - 1) / 2) for row in mine]
+        scores = [100 * row["score"] for row in mine]
+        axis.plot(across, scores, marker="o", markersize=3.5, **looks[name](colours[name]))
+        errors = [100 * (row["score_se"] or 0.0) for row in mine]
+        if any(errors):
+            axis.errorbar(across, scores, errors, ecolor=colours[name], **BARS)
+    ends = bands.limits([axis], LEAST)
+    axis.set_ylim(*ends)
+    axis.yaxis.set_major_locator(MaxNLocator(4))
+    levels = {100 * row["chance"] for row in rows if row["chance"]}
+    shown = [level for level in levels if ends[0] <= level <= ends[1]]
+    for level in shown:
+        axis.axhline(level, **bands.CHANCE)
+    return bool(shown)
+
+
+def position(shots: int) -> float:
+    """Where a number of demonstrations stands: 0, 1, 2, 4, 8 … at equal distances."""
+    return math.log2(shots) + 1 if shots else 0.0
+
+
+def _demonstrations(grid: Sequence[Sequence[Axes]], shots: Sequence[int]) -> None:
+    """The same axis of demonstrations below all panels, named below the last of each band."""
+    named: list[int] = []
+    for count in shots:
+        if not named or position(count) - position(named[-1]) >= CLOSE:
+            named.append(count)
+    below = bands.lowest(grid)
+    ends = position(shots[0]) - 0.3, position(shots[-1]) + 0.3
+    for axes in grid:
+        for axis in axes:
+            axis.set(xlim=ends, xlabel="demonstrations" if axis in below else "")
+            axis.xaxis.set_major_locator(FixedLocator([position(count) for count in named]))
+            axis.xaxis.set_minor_locator(NullLocator())
+            axis.set_xticklabels([str(count) for count in named])
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", required=True, help="study and reference, as JSON")
+    parser.add_argument("--sweep", required=True, type=Path, help="scores by task and number of demonstrations")
+    parser.add_argument("--icl", required=True, type=Path, help="differences to the reference and their tests")
+    parser.add_argument("--out", required=True, nargs="+", type=Path, help="files to write, .pdf, .svg or .png")
+    arguments = parser.parse_args(argv)
+    settings = json.loads(arguments.spec)
+    sweep, icl = (read_table(path).to_pylist() for path in (arguments.sweep, arguments.icl))
+    told = read_provenance(arguments.sweep)["spec"]
+    asked = {name: told[key]["final"] for name, key in (("preset", "presets"), ("sampler", "sampler"))}
+    style.save(draw(sweep, icl, settings["study"], settings["reference"], asked), arguments.out)
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,1 @@
+"""Figures of the fits: losses, surfaces, frontiers and gains."""

@@ -1,0 +1,37 @@
+"""Figure: held-out loss against training FLOPs, a panel for each sparsity, a line for each run."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from smelt.reporting.style import log_axes, style
+from smelt.reporting.style.labels import About, Row, architectures, counted, grouped, ordered
+
+
+def draw(endpoints: Sequence[Row], about: About) -> Figure:
+    """Colour by scale; line style, marker and its fill by architecture."""
+    names = architectures(endpoints, about.reference)
+    scales = ordered(endpoints, "scale", "flops_per_token")
+    sparsities = ordered(endpoints, "sparsity", "S")
+    colours, looks = style.colours(scales), style.architecture_style(names, about.reference)
+    marks = style.markers(names)
+    figure, axes = style.panels(len(sparsities), sharex=True, sharey=True)
+    for axis, sparsity in zip(axes, sparsities, strict=True):
+        runs = grouped([row for row in endpoints if row["sparsity"] == sparsity], "architecture", "scale", "seed")
+        for (architecture, scale, _), rows in sorted(runs.items()):
+            rows = sorted(rows, key=lambda row: row["training_flops"])
+            axis.plot(
+                [row["training_flops"] for row in rows],
+                [row["loss"] for row in rows],
+                marker=marks[architecture],
+                **looks[architecture](colours[scale]),
+            )
+        axis.set_title(sparsity)
+    log_axes.compute_axis(axes, [row["training_flops"] for row in endpoints])
+    for axis in axes:
+        axis.set_ylabel("held-out loss (nats per token)")
+    log_axes.outer(axes, 3)
+    entries: list[style.Entry | None] = [*style.keys(scales, lambda scale: {"color": colours[scale], "linewidth": 3})]
+    entries += [None, *(style.key(name, marker=marks[name], **looks[name]("0.25")) for name in names)]
+    style.finish(figure, entries, about, counted(endpoints, names))
+    return figure

@@ -1,0 +1,166 @@
+"""Figure: the fitted surface of each architecture with its data, and what it leaves of them, panel below panel."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
+
+from smelt.reporting.style import log_axes, style
+from smelt.reporting.style.labels import About, Row, architectures, counted, grouped, ordered
+
+HEIGHTS = (2.7, 1.7)  # inches: loss, residuals
+CURVE = 60  # points of a fitted curve
+LEAST = 1e-5  # nats that the axis of residuals reaches at least
+MILLI = 0.25  # nats: residuals below it are drawn in thousandths
+
+
+def draw(residuals: Sequence[Row], endpoints: Sequence[Row], coefficients: Mapping[str, Row], about: About) -> Figure:
+    """A column of two panels for each architecture; colour by scale, marker by sparsity, a curve for each cell."""
+    names = architectures(coefficients.values(), about.reference)
+    points = {name: [row for row in residuals if row["architecture"] == name] for name in names}
+    # An architecture without a surface still has its data.
+    shown = {name: points[name] or [row for row in endpoints if row["architecture"] == name] for name in names}
+    drawn = [row for rows in shown.values() for row in rows]
+    labels = (ordered(drawn, "scale", "flops_per_token"), ordered(drawn, "sparsity", "S"))
+    colours, marks = style.colours(labels[0]), style.markers(labels[1])
+    unit = _unit(residuals)
+    figure, pairs = _stacked(len(names))
+    for name, (above, below) in zip(names, pairs, strict=True):
+        _losses(above, shown[name], colours, marks)
+        above.set_title(name)
+        if points[name]:
+            _residuals(below, points[name], coefficients[name], unit, colours, marks)
+        else:
+            _nothing(below, coefficients[name]["reason"], bool(residuals))
+    _axes(pairs, drawn, _reach(residuals, coefficients) / unit, unit if residuals else None)
+    entries: list[style.Entry | None] = []
+    entries += style.keys(labels[0], lambda label: {"color": colours[label], "linewidth": 3})
+    mark = {"color": "0.25", "linestyle": "none", "markerfacecolor": "none"}
+    entries += [None, *style.keys(labels[1], lambda label: mark | {"marker": marks[label]})]
+    if residuals:
+        entries.append(style.key("fitted", color="0.25", linewidth=0.9))
+        entries.append(Patch(color=style.SHADE, label="± RMSE"))
+    style.finish(figure, entries, about, counted(residuals, names) + " fitted")
+    return figure
+
+
+def _stacked(count: int) -> tuple[Figure, list[tuple[Axes, Axes]]]:
+    """A figure of one page's width with `count` pairs of panels, one above the other, at most three pairs abreast.
+
+    All upper panels share their axes, and all lower ones theirs.
+    """
+    columns = min(count, 3)
+    rows = -(-count // columns)
+    figure, axes = plt.subplots(
+        2 * rows,
+        columns,
+        figsize=(style.WIDTH, sum(HEIGHTS) * rows + 0.9),
+        layout="constrained",
+        squeeze=False,
+        height_ratios=HEIGHTS * rows,
+    )
+    places = [divmod(place, columns) for place in range(rows * columns)]
+    pairs = [(axes[2 * row, column], axes[2 * row + 1, column]) for row, column in places]
+    for place, pair in enumerate(pairs):
+        for axis, first in zip(pair, pairs[0], strict=True):
+            if place >= count:
+                axis.remove()
+            elif place:
+                axis.sharex(first)
+                axis.sharey(first)
+    return figure, pairs[:count]
+
+
+def curve(points: Sequence[Row]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Tokens and fitted loss between the endpoints of one run: a monotone curve through the surface's own values.
+
+    The interpolation is in logs, where all the surfaces are all but straight between neighbours.
+    """
+    tokens, places = np.unique([row["tokens"] for row in points], return_inverse=True)
+    sums = np.bincount(places, weights=[row["predicted"] for row in points])
+    logs = np.log(tokens), np.log(sums / np.bincount(places))
+    if tokens.size < 2:
+        return tokens.astype(np.float64), np.exp(logs[1])
+    fine = np.linspace(logs[0][0], logs[0][-1], CURVE)
+    return np.exp(fine), np.exp(PchipInterpolator(*logs)(fine))
+
+
+def _losses(axis: Axes, points: Sequence[Row], colours: Mapping[str, str], marks: Mapping[str, str]) -> None:
+    """Measured losses of an architecture and, where there is a surface, its curve for each cell."""
+    for (scale, sparsity, _), rows in grouped(points, "scale", "sparsity", "flops_per_token").items():
+        if "predicted" in rows[0]:
+            axis.plot(*curve(rows), color=colours[scale], linewidth=0.9, zorder=1.5)
+        _marks(axis, [row["tokens"] for row in rows], [row["loss"] for row in rows], colours[scale], marks[sparsity])
+
+
+def _residuals(
+    axis: Axes, points: Sequence[Row], row: Row, unit: float, colours: Mapping[str, str], marks: Mapping[str, str]
+) -> None:
+    """Measured - predicted against compute, with the band of one RMSE."""
+    spread = row["rmse_nats"] / unit
+    axis.axhspan(-spread, spread, color=style.SHADE, zorder=0)
+    axis.axhline(0, color="0.4", linewidth=0.8, zorder=0.5)
+    for (scale, sparsity), rows in grouped(points, "scale", "sparsity").items():
+        left = [(one["loss"] - one["predicted"]) / unit for one in rows]
+        _marks(axis, [one["training_flops"] for one in rows], left, colours[scale], marks[sparsity])
+    inside = f" · {100 * row['inside_delta']:.0f} % inside δ" if row.get("inside_delta") is not None else ""
+    said = f"RMSE {spread:.3g}" if spread > 1e-3 else "RMSE < 0.001"
+    axis.set_title(f"{said}{inside}", fontsize=8.5, loc="left")
+
+
+def _marks(axis: Axes, x: Sequence[float], y: Sequence[float], colour: str, marker: str) -> None:
+    look: dict[str, Any] = {"markerfacecolor": "none", "markeredgewidth": 0.9, "markersize": 3.8}
+    axis.plot(x, y, color=colour, marker=marker, linestyle="none", **look)
+
+
+def _nothing(axis: Axes, reason: str | None, shared: bool) -> None:
+    """Say why there are no residuals; an axis shared with others keeps its ticks."""
+    if shared:
+        lines = style.wrapped(f"no surface: {reason}", 38)
+        axis.text(0.5, 0.5, lines, transform=axis.transAxes, ha="center", va="center", fontsize=8, color="0.3")
+    else:
+        style.message(axis, f"no surface: {reason}")
+
+
+def _axes(pairs: Sequence[tuple[Axes, Axes]], points: Sequence[Row], reach: float, unit: float | None) -> None:
+    """Scales and labels, the same in all columns; labels of y stand at the first of a row only."""
+    losses, tokens = (log_axes.margins([row[key] for row in points]) for key in ("loss", "tokens"))
+    if unit is not None:
+        pairs[0][1].set_ylim(-reach, reach)
+        pairs[0][1].yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        log_axes.compute_axis([below for _, below in pairs], [row["training_flops"] for row in points], 0.06)
+    for place, (above, below) in enumerate(pairs):
+        above.set(xscale="log", yscale="log", ylim=losses, xlim=tokens, xlabel="training tokens, D")
+        style.plain_log(above.yaxis, *losses)
+        log_axes.counted_log(above.xaxis, *tokens, log_axes.tokens)
+        first = place % 3 == 0
+        for axis in (above, below):
+            axis.tick_params(labelleft=first and (axis is above or unit is not None))
+        if first:
+            above.set_ylabel("held-out loss (nats per token)")
+            if unit is not None:
+                below.set_ylabel(f"measured − predicted\n({_name(unit)})")
+
+
+def _unit(residuals: Sequence[Row]) -> float:
+    """Nats in one unit of the residuals' axis."""
+    largest = max((abs(row["loss"] - row["predicted"]) for row in residuals), default=0.0)
+    return 1e-3 if largest < MILLI else 1.0
+
+
+def _reach(residuals: Sequence[Row], coefficients: Mapping[str, Row]) -> float:
+    """Nats that the residuals' axis reaches on both sides; enough that rounding errors lie on its zero."""
+    spreads = [row["rmse_nats"] for row in coefficients.values() if row["rmse_nats"] is not None]
+    sizes = [abs(row["loss"] - row["predicted"]) for row in residuals]
+    return 1.12 * max([LEAST, *spreads, *sizes])
+
+
+def _name(unit: float) -> str:
+    return "nats" if unit == 1 else "millinats"

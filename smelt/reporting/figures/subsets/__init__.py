@@ -1,0 +1,1 @@
+"""Figures of gains on parts of the text."""

@@ -1,0 +1,86 @@
+"""Figure: CE gain by quartile of the reference's loss, a panel for each architecture."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from smelt.reporting.figures.subsets.forest import finish, nothing, rested, span
+from smelt.reporting.style import style
+from smelt.reporting.style.labels import About, Row, ordered
+
+STEP = 0.13  # between the sparsities of one quartile
+LABELS = ("Q1\nlowest loss", "Q2", "Q3", "Q4\nhighest loss")
+
+
+def draw(subsets: Sequence[Row], about: About, place: tuple[float, str] | None) -> Figure:
+    """Colour by sparsity, at the budget of `place`; filled where the sign of the gain is resolved."""
+    rows = [row for row in subsets if row["kind"] == "quartile" and place and row["budget_flops"] == place[0]]
+    if not rows:
+        figure, axes = style.panels(1)
+        style.message(axes[0], "no gain: there is one architecture, and a gain compares two")
+        style.finish(figure, [], about)
+        return figure
+    assert place is not None
+    names, labels = sorted({row["architecture"] for row in rows}), ordered(rows, "sparsity", "S")
+    colours, marks = style.colours(labels), style.markers(labels)
+    figure, axes = style.panels(len(names), columns=min(len(names), 3), height=2.9, sharey=True)
+    ends = span(rows)
+    for axis, name in zip(axes, names, strict=True):
+        mine = [row for row in rows if row["architecture"] == name]
+        _panel(axis, mine, labels, ends, colours, marks)
+        axis.set(title=f"{name} over {about.reference}", ylim=ends)
+        axis.set_xticks(range(len(LABELS)), LABELS)
+        axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes[0].set_ylabel("CE gain")
+    entries: list[style.Entry] = [
+        style.key(label, color=colours[label], marker=marks[label], linewidth=1.2) for label in labels
+    ]
+    if any(row["gain"] is not None and not row["resolved"] for row in rows):
+        entries.append(style.key("not resolved", color="0.3", marker="o", markerfacecolor="white", linewidth=1.1))
+    parts = (
+        f"CE gain at {place[0]:.3g} training FLOPs",
+        rested(rows),
+        f"sources ranked by the loss of {about.reference} within each pair; means over sources, then over pairs",
+    )
+    finish(figure, rows, entries, about, *parts)
+    return figure
+
+
+def _panel(
+    axis: Axes,
+    rows: Sequence[Row],
+    labels: Sequence[str],
+    ends: tuple[float, float],
+    colours: dict[str, str],
+    marks: dict[str, str],
+) -> None:
+    axis.set_xlim(-0.6, len(LABELS) - 0.4)
+    if all(row["gain"] is None for row in rows):
+        nothing(axis, rows)
+        axis.set_yticks([])
+        return
+    axis.axhline(0, color="0.3", linewidth=0.9)
+    for row in rows:
+        across = int(row["subset"][1:]) - 1 + STEP * (labels.index(row["sparsity"]) - (len(labels) - 1) / 2)
+        colour = colours[row["sparsity"]]
+        if row["gain"] is None:
+            axis.text(across, ends[0], "none", rotation=90, fontsize=6.5, color=colour, ha="center", va="bottom")
+            continue
+        if row["gain_low"] is not None:
+            low, high = (min(max(row[end], ends[0]), ends[1]) for end in ("gain_low", "gain_high"))
+            axis.plot([across] * 2, [low, high], color=colour, linewidth=1.3)
+            for value, end, mark in ((row["gain_low"], low, "v"), (row["gain_high"], high, "^")):
+                if value != end:
+                    axis.plot(across, end, marker=mark, color=colour, markersize=4, clip_on=False)
+        face = colour if row["resolved"] else "white"
+        axis.plot(
+            across,
+            row["gain"],
+            linestyle="none",
+            marker=marks[row["sparsity"]],
+            color=colour,
+            markerfacecolor=face,
+            markersize=5,
+        )

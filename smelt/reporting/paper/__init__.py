@@ -1,0 +1,1 @@
+"""Every number that the paper prints, beside the study's own."""

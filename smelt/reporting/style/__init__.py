@@ -1,0 +1,1 @@
+"""One look for all figures: colours, axes, labels and reproducible bytes."""

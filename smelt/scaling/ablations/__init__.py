@@ -1,0 +1,1 @@
+"""Ablations and learning-rate sweeps: differences in loss at equal training."""

@@ -1,0 +1,1 @@
+"""Downstream scores against loss: curves, residuals and win counts."""

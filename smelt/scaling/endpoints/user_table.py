@@ -1,0 +1,250 @@
+"""Endpoints of one's own, a CSV or Parquet file, to the table of endpoints that the fits read.
+
+Reads the file that a study names under `endpoints` and writes results/NAME/scaling/endpoints.parquet. Every mistake
+in it is one line that names the file, the row and the column. Where it does not say so itself, the sparsities are
+found as groups of S, and the cells of a single architecture as its values of F and S.
+"""
+
+import argparse
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from smelt import artifacts, spec
+from smelt.errors import UserError, command
+from smelt.labels import CONTROL
+from smelt.scaling.endpoints import columns as own_columns
+from smelt.scaling.endpoints.columns import Values
+from smelt.scaling.endpoints.table import ENDPOINTS
+from smelt.user_files.table import TableFile, check_columns, read_table_file
+
+SAME_SPARSITY = 1.25  # factor of 1 - S between neighbours, up to which they have one label
+ABOUT = 1.5  # factor of 1 - S, up to which a label's percentage may differ from S
+LABEL = re.compile(r"S([0-9]{1,2}(?:[.][0-9]+)?)")  # of a sparsity: S and the percentage
+PER_PARAMETER = 6  # training FLOPs of a parameter on a token
+WHOLE = ("tokens", "params", "seed", "branch_step", "active_params", "looped_params", "visits")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How the file is read."""
+
+    s_convention: str = "baseline"  # decides the column of S where there is no column S
+
+
+class Given(NamedTuple):
+    """What a file of endpoints says."""
+
+    rows: list[dict[str, Any]]  # as ENDPOINTS, without a loss where it has none
+    s_convention: str
+    sparsity_values: dict[str, float]  # S of each label, at which frontiers are compared
+
+
+def read(path: Path, convention: str = "baseline", losses: bool = True) -> Given:
+    """The endpoints of a file, checked. Raises UserError, naming the row and column, on any mistake in it."""
+    table = read_table_file(path)
+    check_columns(table, own_columns.COLUMNS, own_columns.ALIASES)
+    values = own_columns.parsed(table, losses)
+    sparsities, stated = _sparsities(table, values, convention)
+    labels, points = _labels(table, values, sparsities)
+    scales = _scales(table, values, sparsities, labels)
+    flops = values.get("flops_per_token") or [PER_PARAMETER * number for number in values["params"]]
+    columns = {name: column for name, column in values.items() if name not in ("cell", "S")}
+    if _named(values):
+        columns.setdefault("S_nominal", [_percentage(label) for label in labels])
+    columns |= {"flops_per_token": flops, "S": sparsities, "scale": scales, "sparsity": labels}
+    columns["source"] = [_source(values, index) for index in range(len(table.rows))]
+    rows = [_row({name: column[index] for name, column in columns.items()}) for index in range(len(table.rows))]
+    _check_rows(table, rows)
+    _number_branches(rows)
+    return Given(rows, stated, points)
+
+
+def _row(known: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of ENDPOINTS from what is known of it."""
+    row: dict[str, Any] = {**dict.fromkeys(ENDPOINTS.names), "seed": 0, **known}
+    row |= {name: round(row[name]) for name in WHOLE if row[name] is not None}
+    return row | {"training_flops": row["flops_per_token"] * row["tokens"]}
+
+
+def _source(values: Values, index: int) -> str:
+    """Where a row comes from, and how its F was found."""
+    said = values["source"][index] if "source" in values else "own endpoints"
+    return said if "flops_per_token" in values else f"{said}; F = {PER_PARAMETER} FLOPs per parameter and token"
+
+
+def _named(values: Values) -> list[str]:
+    """The label of each row's sparsity, as a column or as part of its cell's name; empty where the file has neither."""
+    from_cells = [found[1] if (found := _split(cell)) else "" for cell in values.get("cell", [])]
+    return values.get("sparsity") or (from_cells if all(from_cells) else [])
+
+
+def _percentage(label: str) -> float | None:
+    """S that a label says; nothing for a label of another form."""
+    found = LABEL.fullmatch(label)
+    return float(found[1]) / 100 if found else None
+
+
+def _sparsities(table: TableFile, values: Values, convention: str) -> tuple[list[float], str]:
+    """S of each row, 0 where the file says nothing of it, and the convention that every gain states."""
+    column, stated = own_columns.sparsity_of(table, convention)
+    said = [_percentage(label) for label in _named(values)]
+    if column:
+        if None in values[column]:
+            raise UserError(f"{table.place(values[column].index(None), column)}: empty; expected a sparsity in [0, 1)")
+        return values[column], stated
+    known = [value for value in said if value is not None]
+    if convention == "nominal" and known and len(known) == len(said):
+        return known, convention
+    if any(known) or "sparsity" in values:
+        raise UserError(
+            f"{table.path}: the column 'S' is missing, and the labels name sparsities; give it, or set "
+            "scaling.s_convention: nominal, which takes S from labels such as S85"
+        )
+    return [0.0] * len(table.rows), stated
+
+
+def _labels(table: TableFile, values: Values, sparsities: Sequence[float]) -> tuple[list[str], dict[str, float]]:
+    """The label of each row's sparsity, and S of each label: its percentage if it says one, else the mean."""
+    labels = _named(values)
+    if not labels:
+        return clustered(sparsities)
+    points = {}
+    for label in sorted(set(labels)):
+        mine = [s for s, other in zip(sparsities, labels, strict=True) if other == label]
+        said = _percentage(label)
+        points[label] = float(np.mean(mine)) if said is None else said
+    column = "sparsity" if "sparsity" in values else "cell"
+    for index, (s, label) in enumerate(zip(sparsities, labels, strict=True)):
+        if _percentage(label) is not None and abs(np.log((1 - s) / (1 - points[label]))) > np.log(ABOUT):
+            raise UserError(
+                f"{table.place(index, column)}: {label!r} says {points[label]:g}, but S is {s:.4g}; correct one of "
+                "them, or use a label without a percentage"
+            )
+    return labels, points
+
+
+def clustered(sparsities: Sequence[float]) -> tuple[list[str], dict[str, float]]:
+    """Labels of groups of S, and their means; groups part where 1 - S grows by more than SAME_SPARSITY."""
+    values = np.array(sparsities)
+    order = np.argsort(values, kind="stable")
+    logs = np.log1p(-values[order])
+    group = np.empty(len(values), dtype=int)
+    group[order] = np.cumsum(np.r_[False, -np.diff(logs) > np.log(SAME_SPARSITY)])
+    means = [float(values[group == number].mean()) for number in range(group.max() + 1)]
+    labels = next(names for digits in range(17) if (names := _percentages(means, digits)))
+    return [labels[number] for number in group], dict(zip(labels, means, strict=True))
+
+
+def _percentages(means: Sequence[float], digits: int) -> list[str]:
+    """Labels of shares with so many digits; none where they are too few to tell them apart, or from 0 and 1."""
+    labels = [f"S{100 * mean:.{digits}f}" for mean in means]
+    same = len(set(labels)) < len(labels)
+    confused = any(float(label[1:]) in (0, 100) and mean > 0 for label, mean in zip(labels, means, strict=True))
+    if (same or confused) and digits < 16:
+        return []
+    return [CONTROL if mean == 0 else label for label, mean in zip(labels, means, strict=True)]
+
+
+def _split(cell: str) -> tuple[str, str] | None:
+    """Scale and sparsity of a cell named SCALE-SPARSITY; nothing for another label."""
+    scale, _, label = cell.rpartition("-")
+    return (scale, label) if scale and LABEL.fullmatch(label) else None
+
+
+def _scales(table: TableFile, values: Values, sparsities: Sequence[float], labels: Sequence[str]) -> list[str]:
+    """The scale of each row, which with its sparsity makes its cell."""
+    if "scale" in values and "cell" in values:
+        raise UserError(f"{table.path}: both columns 'cell' and 'scale'; give one of them")
+    if "scale" in values:
+        return values["scale"]
+    if "cell" in values:
+        return _check_cells(table, values["cell"], labels)
+    names = sorted(set(values["architecture"]))
+    if len(names) > 1:
+        raise UserError(
+            f"{table.path}: the column 'cell' is missing; with several architectures ({', '.join(names)}) it says "
+            "which endpoints belong together: one label for both sides of a comparison, as 100M-S85"
+        )
+    return _own_cells(values.get("flops_per_token") or values["params"], sparsities, labels)
+
+
+def _check_cells(table: TableFile, cells: Sequence[str], labels: Sequence[str]) -> list[str]:
+    """The scales of cells by name; raises UserError where a cell holds two sparsities."""
+    first: dict[str, int] = {}
+    for index, (cell, label) in enumerate(zip(cells, labels, strict=True)):
+        other = first.setdefault(cell, index)
+        if labels[other] != label:
+            raise UserError(
+                f"{table.place(index, 'cell')}: {cell!r} holds the sparsities {labels[other]} (row "
+                f"{table.first + other}) and {label}; a cell has one"
+            )
+    return [
+        found[0] if (found := _split(cell)) and found[1] == label else cell
+        for cell, label in zip(cells, labels, strict=True)
+    ]
+
+
+def _own_cells(sizes: Sequence[float], sparsities: Sequence[float], labels: Sequence[str]) -> list[str]:
+    """A scale for each distinct (F, S): as many digits of F as tell them apart, and S where several share an F."""
+    distinct = set(zip(sizes, sparsities, strict=True))
+    for digits in range(2, 17):
+        names = [_short(size, digits) for size in sizes]
+        if len(set(zip(names, labels, strict=True))) == len(distinct):
+            return names
+    return [f"{_short(size, 16)}-{s:.16g}" for size, s in zip(sizes, sparsities, strict=True)]
+
+
+def _short(value: float, digits: int) -> str:
+    mantissa, exponent = f"{value:.{digits}e}".split("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+
+
+def _check_rows(table: TableFile, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raise UserError on a row that repeats another, or whose parts are more than its whole."""
+    known = ["architecture", "scale", "sparsity", "seed"]
+    alike = [("flops_per_token", "S", "tokens"), *([("branch_step",)] if "branch_step" in table.columns else [])]
+    for names in alike:
+        seen: dict[tuple[Any, ...], int] = {}
+        for index, row in enumerate(rows):
+            first = seen.setdefault(tuple(row[name] for name in (*known, *names)), index)
+            if first != index:
+                raise UserError(
+                    f"{table.place(index)} repeats row {table.first + first} (the same architecture, cell, "
+                    f"{', '.join(names)}); take one out, or number repeated trainings in a column 'seed'"
+                )
+    for index, row in enumerate(rows):
+        active, looped = row["active_params"], row["looped_params"]
+        if active is not None and looped is not None and looped > active:
+            raise UserError(f"{table.place(index, 'looped_params')}: {looped}, more than the {active} active_params")
+
+
+def _number_branches(rows: list[dict[str, Any]]) -> None:
+    """Where the file names no branch steps, the place of each endpoint in its run by D stands for them."""
+    runs: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        runs.setdefault((row["architecture"], row["scale"], row["sparsity"], row["seed"]), []).append(row)
+    for run in runs.values():
+        for place, row in enumerate(sorted(run, key=lambda row: (row["tokens"], row["flops_per_token"], row["S"]))):
+            row["branch_step"] = row["branch_step"] or place + 1
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", required=True, help="s_convention, as JSON")
+    parser.add_argument("--table", required=True, type=Path, help="the endpoints, .csv or .parquet")
+    parser.add_argument("--out", required=True, type=Path)
+    arguments = parser.parse_args(argv)
+    settings = spec.load(Settings, arguments.spec)
+    given = read(arguments.table, settings.s_convention)
+    origin = artifacts.provenance("smelt.scaling.endpoints.user_table", dataclasses.asdict(settings), [arguments.table])
+    artifacts.write_table(artifacts.table(given.rows, ENDPOINTS), arguments.out, origin)
+    print(f"{len(given.rows)} endpoints of {arguments.table}, S convention: {given.s_convention}")
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,236 @@
+"""Endpoints to surfaces: the point fit for each architecture (or for all), and its refits.
+
+Reads results/scaling/endpoints.parquet; writes coefficients.parquet (values, intervals and the fit's
+certificate), draws.parquet (the surface of every bootstrap draw), surfaces_without.parquet (that with each
+cell left out) and residuals.parquet (each fitted endpoint beside its prediction).
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from smelt import artifacts, spec
+from smelt.artifacts import field
+from smelt.errors import UserError, command
+from smelt.scaling.endpoints.table import ENDPOINTS, read_points
+from smelt.scaling.fitting import jackknife, point_fit, refit, resampling
+from smelt.scaling.fitting.draws import coefficients_schema, draws_schema, without_schema
+from smelt.scaling.fitting.intervals import Draws, support
+from smelt.scaling.settings import Settings
+from smelt.surfaces.catalogue import SURFACES, Design, Surface
+from smelt.surfaces.frontier import gamma
+from smelt.surfaces.points import Array, Points, joined
+
+RESIDUALS = pa.schema(
+    [
+        *(ENDPOINTS.field(name) for name in ENDPOINTS.names[:10] if name != "loss"),
+        ENDPOINTS.field("loss"),
+        field("predicted", pa.float64(), "loss of the fitted surface in nats"),
+        field("log_residual", pa.float64(), "log predicted - log loss, what the Huber loss takes"),
+        field("residual_nats", pa.float64(), "predicted - loss"),
+    ]
+)
+CERTIFICATE = ("rmse_nats", "objective", "gradient_norm", "iterations", "start_spread", "start_share", "inside_delta")
+Cell = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Refits:
+    """A surface on other weights of its points: the draws, or each cell left out."""
+
+    draws: Draws
+    objectives: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """What a fit found; `fit` is missing where the points do not determine it."""
+
+    points: Points
+    design: Design
+    fit: point_fit.Fit | None
+    drawn: Refits
+    without: Refits
+    reason: str
+
+
+def choices(settings: Settings) -> Surface:
+    """The surface of the settings. Raises UserError for a surface, solver or resample that there is not."""
+    known: dict[str, Collection[str]] = {
+        "surface": SURFACES,
+        "solver": point_fit.SOLVERS,
+        "resample": resampling.RESAMPLES,
+    }
+    for name, values in known.items():
+        if getattr(settings, name) not in values:
+            raise UserError(f"scaling.{name}: {getattr(settings, name)!r}; expected one of {', '.join(values)}")
+    return SURFACES[settings.surface]
+
+
+def fit_point(points: Points, settings: Settings) -> tuple[Array | None, str, str]:
+    """The surface of the settings fitted to some points: coefficients (or none), those on a bound, and a reason."""
+    _, found, reason = _point(points, choices(settings), settings)
+    return (None, "none", reason) if found is None else (found.values, " ".join(found.at_bound) or "none", reason)
+
+
+def fit_surfaces(points: Mapping[str, Points], settings: Settings) -> dict[str, Fitted]:
+    """The surface of each architecture, refitted on the same resamples; one and the same where it is shared."""
+    surface = choices(settings)
+    cells = cells_of(points)
+    if surface.shared:
+        whole = joined(points)
+        drawn = resampling.draw_weights({whole.architecture: whole}, settings)[whole.architecture]
+        return dict.fromkeys(points, _fitted(whole, surface, drawn, cells, settings))
+    weights = resampling.draw_weights(points, settings)
+    return {name: _fitted(one, surface, weights[name], cells, settings) for name, one in points.items()}
+
+
+def cells_of(points: Mapping[str, Points]) -> list[Cell]:
+    """All cells, in order."""
+    return sorted({cell for one in points.values() for cell in one.cells})
+
+
+def _point(points: Points, surface: Surface, settings: Settings) -> tuple[Design, point_fit.Fit | None, str]:
+    held = surface.held(points)
+    design = surface.design(points, {name: value for name, (value, _) in held.items()})
+    if not refit.identified(points, design, np.ones((1, design.size)))[0]:
+        return design, None, _shortage(points, design)
+    reason = "; ".join(dict.fromkeys(why for _, why in held.values()))
+    return design, point_fit.fit(points, surface, design, settings), reason
+
+
+def _fitted(points: Points, surface: Surface, drawn: Array, cells: Sequence[Cell], settings: Settings) -> Fitted:
+    design, found, reason = _point(points, surface, settings)
+    refits = _refits(points, design, found, drawn, settings)
+    without = _refits(points, design, found, resampling.without_each(points, cells), settings)
+    return Fitted(points, design, found, refits, without, reason)
+
+
+def _refits(points: Points, design: Design, fit: point_fit.Fit | None, weights: Array, settings: Settings) -> Refits:
+    """The fits under each row of weights; those of rows that do not identify a surface are missing."""
+    surface, count = design.surface, len(weights)
+    theta = np.full((count, len(surface.parameters)), np.nan)
+    objectives, converged = np.full(count, np.nan), np.zeros(count, dtype=bool)
+    identified = np.zeros(count, dtype=bool) if fit is None else refit.identified(points, design, weights)
+    if fit is not None and identified.any():
+        ends = refit.refit(fit.theta, design, weights[identified], settings).minimum
+        theta[identified], converged[identified] = ends.theta, ends.converged
+        objectives[identified] = ends.objective * settings.huber_delta**2
+    at_bound = point_fit.bound_names(point_fit.bounds_hit(theta, design), surface)
+    values = surface.to_values(theta, design)
+    draws = Draws(values, converged, identified, at_bound, surface.coefficients)
+    return Refits(draws, objectives)
+
+
+def _shortage(points: Points, design: Design) -> str:
+    counts = (len(np.unique(points.scale)), len(np.unique(points.sparsity)), len(np.unique(points.tokens)))
+    return (
+        f"{design.size} endpoints (scales: {counts[0]}, sparsities: {counts[1]}, token counts: {counts[2]}) "
+        f"do not determine {design.free.sum()} coefficients"
+    )
+
+
+def coefficient_row(name: str, fitted: Fitted, settings: Settings) -> dict[str, Any]:
+    """The row of an architecture: values, intervals, certificate, reason."""
+    surface, fit = fitted.design.surface, fitted.fit
+    row: dict[str, Any] = dict.fromkeys(coefficients_schema(surface).names)
+    row |= {"architecture": name, "endpoints": fitted.design.size, "draws": 0, "reason": fitted.reason or None}
+    row |= {key: getattr(settings, key) for key in ("s_convention", "surface", "solver", "resample", "starts")}
+    if fit is None:
+        return row
+    row |= dict(zip(surface.coefficients, fit.values.tolist(), strict=True))
+    row |= {key: getattr(fit, key) for key in CERTIFICATE}
+    row |= {"gamma": _gamma(fitted, fit.values).item(), "at_bound": " ".join(fit.at_bound) or "none"}
+    draws = fitted.drawn.draws
+    held = support([draws], frontier=False)
+    columns = dict(zip(surface.coefficients, draws.values.T, strict=True)) | {"gamma": _gamma(fitted, draws.values)}
+    for key, values in columns.items():
+        row[f"{key}_low"], row[f"{key}_high"] = held.interval(values)
+    row["draws"] = held.count
+    row["gamma_jackknife_low"], row["gamma_jackknife_high"] = _jackknife(fitted)
+    narrow = resampling.NARROW.get(settings.resample, "")
+    row["reason"] = "; ".join(filter(None, (fitted.reason, narrow, *held.notes))) or None
+    return row
+
+
+def _gamma(fitted: Fitted, values: Array) -> Array:
+    """gamma of one or many surfaces, at the shape of the fitted points; 0 where an exponent is."""
+    with np.errstate(all="ignore"):
+        return np.nan_to_num(gamma(fitted.design.surface.section(values, fitted.points.variables)))
+
+
+def _jackknife(fitted: Fitted) -> tuple[float | None, float | None]:
+    """gamma's interval from its values with each cell left out, where all of them are determined."""
+    assert fitted.fit is not None
+    one = fitted.without.draws
+    count = one.converged.size
+    if count < 2 or not (one.identified & one.converged & (one.at_bound == "none")).all():
+        return None, None
+    left, estimate = _gamma(fitted, one.values), _gamma(fitted, fitted.fit.values).item()
+    return jackknife.interval(estimate, left)
+
+
+def refit_table(surfaces: Mapping[str, Fitted], cells: Sequence[Cell] | None = None) -> pa.Table:
+    """One row for each draw of each architecture, or for each cell that is left out where `cells` are given."""
+    parts = []
+    for name, fitted in surfaces.items():
+        surface, refits = fitted.design.surface, fitted.drawn if cells is None else fitted.without
+        schema = draws_schema(surface) if cells is None else without_schema(surface)
+        count = refits.objectives.size
+        opening: list[Any] = [np.arange(count)] if cells is None else list(zip(*cells, strict=True))
+        values = [*refits.draws.values.T, refits.objectives]
+        columns = [pa.array(column) for column in opening]
+        columns += [pa.array(np.full(count, name)), *(pa.array(one, from_pandas=True) for one in values)]
+        columns += [pa.array(one) for one in (refits.draws.converged, refits.draws.identified, refits.draws.at_bound)]
+        arrays = [one.cast(kind) for one, kind in zip(columns, schema.types, strict=True)]
+        parts.append(pa.Table.from_arrays(arrays, schema=schema))
+    return pa.concat_tables(parts)
+
+
+def residual_table(endpoints: pa.Table, points: Mapping[str, Points], surfaces: Mapping[str, Fitted]) -> pa.Table:
+    """Each fitted endpoint beside its prediction, architectures without a surface left out."""
+    parts = []
+    for name, one in points.items():
+        fit, surface = surfaces[name].fit, surfaces[name].design.surface
+        if fit is None:
+            continue
+        predicted = surface.predict(fit.values, one.variables)
+        part = endpoints.take(pa.array(one.rows)).select(RESIDUALS.names[:-3])
+        part = part.append_column("predicted", pa.array(predicted))
+        part = part.append_column("log_residual", pa.array(np.log(predicted) - np.log(one.loss)))
+        part = part.append_column("residual_nats", pa.array(predicted - one.loss))
+        parts.append(part.cast(RESIDUALS))
+    return pa.concat_tables(parts) if parts else RESIDUALS.empty_table()
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", required=True, help="settings of the scaling stage, as JSON")
+    parser.add_argument("--endpoints", required=True, type=Path)
+    for name in ("coefficients", "draws", "surfaces-without", "residuals"):
+        parser.add_argument(f"--{name}", required=True, type=Path, help=f"where to write {name}")
+    arguments = parser.parse_args(argv)
+    settings = spec.load(Settings, arguments.spec)
+    points = read_points(arguments.endpoints, settings)
+    surfaces = fit_surfaces(points, settings)
+    rows = [coefficient_row(name, fitted, settings) for name, fitted in surfaces.items()]
+    tables = {
+        arguments.coefficients: artifacts.table(rows, coefficients_schema(SURFACES[settings.surface])),
+        arguments.draws: refit_table(surfaces),
+        arguments.surfaces_without: refit_table(surfaces, cells_of(points)),
+        arguments.residuals: residual_table(artifacts.read_table(arguments.endpoints), points, surfaces),
+    }
+    origin = artifacts.provenance("smelt.scaling.fitting.fit", dataclasses.asdict(settings), [arguments.endpoints])
+    for path, data in tables.items():
+        artifacts.write_table(data, path, origin)
+    for row in rows:
+        print(f"{row['architecture']}: {row['endpoints']} endpoints, {row['draws']} draws; {row['reason'] or 'fitted'}")
+
+
+if __name__ == "__main__":
+    command(main)

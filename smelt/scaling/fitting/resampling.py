@@ -1,0 +1,78 @@
+"""Bootstrap weights: how often each resampling unit (a cell, or an endpoint) is drawn.
+
+A cell is scale x sparsity; all its endpoints (architectures, branches, seeds) go in or out together, for the six
+branches of a run share its stable phase and the residuals of a cell agree with one another.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
+
+from smelt.errors import UserError
+from smelt.scaling.settings import Settings
+from smelt.surfaces.points import Array, Points
+
+RESAMPLES = ("cells", "cells_by_scale", "endpoints")
+# Why the intervals of a resample are too narrow to establish a sign.
+NARROW = {
+    "endpoints": "endpoints are resampled one by one, so the intervals are too narrow: those of a cell agree with one "
+    "another",
+    "cells_by_scale": "cells are resampled within each scale, so the intervals are too narrow: what differs between "
+    "scales is left out",
+}
+
+
+def unit_keys(points: Points, resample: str) -> list[tuple[Hashable, ...]]:
+    """What each point is resampled as part of: its cell, or (`endpoints`) its place within the cell.
+
+    Endpoints of one architecture take their places by their tokens, so that those of another in the same
+    place go in or out with them.
+    """
+    if resample != "endpoints":
+        return list(points.cells)
+    keys: list[tuple[Hashable, ...]] = [()] * points.loss.size
+    counts: dict[tuple[str, ...], int] = {}
+    for row in np.argsort(points.tokens, kind="stable").tolist():
+        cell = (str(points.scale[row]), str(points.sparsity[row]))
+        place = counts.setdefault((str(points.names[row]), *cell), 0)
+        counts[str(points.names[row]), *cell] += 1
+        keys[row] = (*cell, place)
+    return keys
+
+
+def weights(units: Sequence[tuple[Hashable, ...]], settings: Settings) -> Array:
+    """How often each unit (a cell, first its scale) comes up in each draw, (draws, units).
+
+    Draw i depends on the seed and i alone.
+    """
+    strata = [np.arange(len(units))]
+    if settings.resample == "cells_by_scale":
+        scales = [unit[0] for unit in units]
+        if alone := sorted({str(scale) for scale in scales if scales.count(scale) == 1}):
+            raise UserError(
+                f"scaling.resample: cells_by_scale, but scale {alone[0]} has a single cell, so that every draw would "
+                "be the same; choose cells, or add sparsities"
+            )
+        strata = [np.flatnonzero([one == scale for one in scales]) for scale in dict.fromkeys(scales)]
+    # Filled row by row from one stream.
+    shares = np.random.default_rng(settings.seed).random((settings.draws, len(units)))
+    picks = np.empty(shares.shape, dtype=np.int64)
+    for stratum in strata:
+        picks[:, stratum] = stratum[(shares[:, stratum] * stratum.size).astype(np.int64)]
+    picks += len(units) * np.arange(settings.draws)[:, None]
+    return np.bincount(picks.ravel(), minlength=picks.size).reshape(picks.shape).astype(np.float64)
+
+
+def draw_weights(points: Mapping[str, Points], settings: Settings) -> dict[str, Array]:
+    """The weights of the points of each entry in each draw, (draws, points), from the same draws of units."""
+    keys = {name: unit_keys(one, settings.resample) for name, one in points.items()}
+    units = sorted({key for mine in keys.values() for key in mine})
+    drawn = weights(units, settings)
+    place = {unit: column for column, unit in enumerate(units)}
+    return {name: drawn[:, [place[key] for key in mine]] for name, mine in keys.items()}
+
+
+def without_each(points: Points, cells: Sequence[tuple[str, str]]) -> Array:
+    """Weights that leave out one cell after the other, (cells, points)."""
+    mine = points.cells
+    return np.array([[float(one != cell) for one in mine] for cell in cells]).reshape(len(cells), len(mine))

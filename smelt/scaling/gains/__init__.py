@@ -1,0 +1,1 @@
+"""Fitted surfaces to compute efficiency gains, allocations and frontiers, with intervals."""

@@ -1,0 +1,142 @@
+"""How far the gain depends on what was chosen: the convention of S, the form of the surface, the Huber delta.
+
+Reads results/scaling/endpoints.parquet and refits all surfaces for each choice, one of them changed at a
+time; writes sensitivity.parquet, the study's own choice among the rows. Whatever S the endpoints carry, the
+gain is read at the common S of the label.
+"""
+
+import argparse
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from smelt import artifacts, spec
+from smelt.artifacts import field
+from smelt.errors import command
+from smelt.scaling.endpoints.table import read_points
+from smelt.scaling.fitting.fit import fit_point
+from smelt.scaling.gains.comparison import Side, budgets, faults, labels, point, remarks, sentence
+from smelt.scaling.settings import CONVENTIONS, Settings
+from smelt.surfaces import frontier
+from smelt.surfaces.catalogue import SURFACES
+from smelt.surfaces.points import Array, Points, joined
+
+SENSITIVITY = pa.schema(
+    [
+        field("architecture", pa.string(), "execution plan"),
+        field("reference", pa.string(), "execution plan that it is compared with"),
+        field("budget_flops", pa.float64(), "C: training FLOPs"),
+        field("sparsity", pa.string(), "label of the sparsity at which the gain is read"),
+        field("varied", pa.string(), "what is chosen: s_convention, surface or huber_delta"),
+        field("value", pa.string(), "the choice; all others are the study's"),
+        field("gain", pa.float64(), "CE gain as a fraction"),
+        field("gamma", pa.float64(), "exponent of the architecture's frontier in compute"),
+        field("gamma_reference", pa.float64(), "exponent of the reference's frontier in compute"),
+        field("endpoints", pa.int32(), "fitted endpoints of both architectures"),
+        field("reason", pa.string(), "why a value is missing, and what was held"),
+    ]
+)
+
+
+class Choice(NamedTuple):
+    """One variation: its name and value in the table, the settings and the column of S that it means."""
+
+    varied: str
+    value: str
+    settings: Settings
+    s_column: str = "S"
+
+
+def choices(settings: Settings) -> list[Choice]:
+    """All variations, the study's own choice among those of each kind."""
+    own = settings.s_convention
+    conventions = CONVENTIONS if own in CONVENTIONS else (own, *CONVENTIONS)
+    found = [Choice("s_convention", name, settings, "S" if name == own else f"S_{name}") for name in conventions]
+    for name in dict.fromkeys([settings.surface, *SURFACES]):
+        found.append(Choice("surface", name, dataclasses.replace(settings, surface=name)))
+    for delta in sorted({settings.huber_delta, *settings.deltas}):
+        found.append(Choice("huber_delta", f"{delta:g}", dataclasses.replace(settings, huber_delta=delta)))
+    return found
+
+
+def fit_sides(points: Mapping[str, Points], settings: Settings, s_column: str) -> list[Side]:
+    """Every architecture with the surface fitted to its points, or the reason why there is none."""
+    surface = SURFACES[settings.surface]
+    if surface.shared:
+        found = _fit(joined(points), settings, s_column)
+        return [Side(one, surface, *found) for one in points.values()]
+    return [Side(one, surface, *_fit(one, settings, s_column)) for one in points.values()]
+
+
+def _fit(points: Points, settings: Settings, s_column: str) -> tuple[Array | None, str, str]:
+    """Coefficients, those of them on a bound, and the reason why there are none or what is held."""
+    needed = SURFACES[settings.surface].variables  # "flops|params" is a choice
+    missing = [name for name in needed if not set(name.split("|")) & set(points.variables)]
+    if missing:
+        names = ", ".join(s_column if name == "active" else name for name in missing)
+        return None, "none", f"the surface {settings.surface} needs {names} of every endpoint"
+    return fit_point(points, settings)
+
+
+def rows(target: Side, reference: Side, budget: float, label: str, choice: Choice) -> dict[str, Any]:
+    """The gain at one budget and sparsity under one choice."""
+    row: dict[str, Any] = dict.fromkeys(SENSITIVITY.names)
+    row |= {"architecture": target.name, "reference": reference.name, "budget_flops": budget, "sparsity": label}
+    row |= {"varied": choice.varied, "value": choice.value}
+    row |= {"endpoints": target.points.rows.size + reference.points.rows.size}
+    reasons = faults(target, label, choice.settings) + faults(reference, label, choice.settings)
+    if not reasons:
+        mine, other = point(target, label, choice.settings), point(reference, label, choice.settings)
+        ratio = float(frontier.log_multiplier(mine, other, budget))
+        row |= {"gain": float(frontier.gain_of(ratio))}
+        row |= {"gamma": float(frontier.gamma(mine)), "gamma_reference": float(frontier.gamma(other))}
+        reasons = [] if np.isfinite(ratio) else [f"{reference.name} never reaches this loss"]
+        reasons += remarks(target) + remarks(reference)
+    row["reason"] = sentence(reasons)
+    return row
+
+
+def table_rows(endpoints: Path, settings: Settings) -> list[dict[str, Any]]:
+    """All rows: by architecture, then choice, budget and sparsity."""
+
+    @functools.cache
+    def points(s_column: str) -> dict[str, Points]:
+        return read_points(endpoints, settings, s_column)
+
+    @functools.cache
+    def sides(surface: str, delta: float, s_column: str) -> list[Side]:
+        changed = dataclasses.replace(settings, surface=surface, huber_delta=delta)
+        return fit_sides(points(s_column), changed, s_column)
+
+    fitted = [(one, sides(one.settings.surface, one.settings.huber_delta, one.s_column)) for one in choices(settings)]
+    _, first = fitted[0]
+    places = [(budget, label) for budget in budgets(first, settings) for label in labels(first, settings)]
+    return [
+        rows(found[place], found[0], *at, choice)
+        for place in range(1, len(first))
+        for choice, found in fitted
+        for at in places
+    ]
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", required=True, help="settings of the scaling stage, as JSON")
+    parser.add_argument("--endpoints", required=True, type=Path)
+    parser.add_argument("--out", required=True, type=Path, help="where to write the table")
+    arguments = parser.parse_args(argv)
+    settings = spec.load(Settings, arguments.spec)
+    found = artifacts.table(table_rows(arguments.endpoints, settings), SENSITIVITY)
+    origin = artifacts.provenance(
+        "smelt.scaling.gains.sensitivity", dataclasses.asdict(settings), [arguments.endpoints]
+    )
+    artifacts.write_table(found, arguments.out, origin)
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,1 @@
+"""Gains on parts of the text: sources, categories, quartiles and lengths."""

@@ -1,0 +1,102 @@
+"""Surfaces of parts of the text: the exponents of the whole loss's fit, with (E, A, K) fitted to the part's losses.
+
+The same objective, weights and solver as for the whole; in each bootstrap draw the exponents are those that the draw
+gave the whole loss. With the exponents held three coefficients are left, so a start near the answer is enough: the
+draw's own levels, moved as the point fit's levels move from the whole to the part.
+"""
+
+import dataclasses
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smelt.scaling.fitting import newton, resampling
+from smelt.scaling.gains.comparison import Side
+from smelt.scaling.settings import Settings
+from smelt.surfaces.catalogue import LEVELS, Design
+from smelt.surfaces.points import Array
+
+T = TypeVar("T", bound=Hashable)
+# Changes of (log E, level of the capacity term, level of the data term) for the starts of a point fit.
+STARTS = ((0.0, 0.0, 0.0), (-1.0, 0.7, 0.7), (0.2, -2.0, -2.0))
+SEARCH = 300  # steps of each; the best then goes on to its end
+NEAR = 1e-6  # distance from a bound within which a coordinate lies on it
+
+
+def refit(sides: Sequence[Side], losses: Mapping[T, Array], settings: Settings) -> dict[T, list[Side]]:
+    """The sides of each part of the text, from its loss at each endpoint of the table that the points refer to.
+
+    Where the exponents cannot be shared the sides have no values, and say why: the whole loss's fit is missing or on a
+    bound, or it is one surface for all architectures, whose levels all but cancel in a gain.
+    """
+    drawn = resampling.draw_weights({side.name: side.points for side in sides}, settings)
+    by_side = [_refit_all(side, losses, drawn[side.name], settings.huber_delta) for side in sides]
+    return {
+        part: [
+            dataclasses.replace(side, **found[part], without=None, cells=())
+            for side, found in zip(sides, by_side, strict=True)
+        ]
+        for part in losses
+    }
+
+
+def _refit_all(side: Side, losses: Mapping[T, Array], drawn: Array, delta: float) -> dict[T, dict[str, Any]]:
+    """What changes of the side for each part of the text."""
+    why = ""
+    if side.surface.shared:
+        why = "one surface for all architectures says the same of all parts of the text"
+    elif side.values is None:
+        why = f"the whole loss has no surface whose exponents could be shared ({side.reason})"
+    elif side.at_bound != "none":
+        why = f"{side.bounds} on a bound of the fit of the whole loss, whose exponents cannot be shared"
+    if why:
+        return {part: {"values": None, "at_bound": "none", "reason": why, "draws": None} for part in losses}
+    return {part: _refit(side, loss[side.points.rows], drawn, delta) for part, loss in losses.items()}
+
+
+def _refit(side: Side, loss: Array, weights: Array, delta: float) -> dict[str, Any]:
+    assert side.values is not None
+    assert side.draws is not None
+    surface, points, old = side.surface, side.points, side.draws
+    names = np.array(surface.coefficients)
+    levels = np.isin(names, LEVELS)
+    design = surface.design(dataclasses.replace(points, loss=loss))
+    start = surface.to_theta(side.values, design)
+    shifts = np.zeros((len(STARTS), start.size))
+    shifts[:, levels] = np.array(STARTS) + np.log(loss.mean() / points.loss.mean())
+    ones = np.ones((len(STARTS), design.size))
+    ends = newton.minimise(start + shifts, design, ones, delta, ~levels, steps=SEARCH)
+    (theta,), *_, (converged,) = newton.minimise(
+        ends.theta[[ends.objective.argmin()]], design, ones[:1], delta, ~levels
+    )
+    if not converged:
+        return {"values": None, "at_bound": "none", "reason": "the refit did not converge", "draws": None}
+    with np.errstate(all="ignore"):  # of the draws that are not used
+        drawn = surface.to_theta(old.values, design) + (theta - start)
+        drawn = np.where(drawn < design.lower + NEAR, design.lower, drawn)  # from just above, no step would fall
+    usable = old.identified & old.converged & np.isfinite(drawn).all(axis=1)
+    minimum = newton.minimise(drawn[usable], design, weights[usable], delta, ~levels)
+    values, reached, hit = np.full_like(drawn, np.nan), np.zeros_like(usable), _read(old.at_bound, names) & ~levels
+    values[usable], reached[usable] = surface.to_values(minimum.theta, design), minimum.converged
+    hit[usable] |= _on_bound(minimum.theta, design) & levels
+    (at_bound,) = _written(_on_bound(theta[None], design) & levels, names)
+    draws = dataclasses.replace(old, values=values, converged=reached, at_bound=_written(hit, names))
+    return {"values": surface.to_values(theta, design), "at_bound": at_bound, "draws": draws}
+
+
+def _on_bound(theta: Array, design: Design) -> NDArray[np.bool_]:
+    return np.asarray(np.minimum(np.abs(theta - design.lower), np.abs(theta - design.upper)) <= NEAR)
+
+
+def _read(texts: NDArray[np.str_], names: NDArray[np.str_]) -> NDArray[np.bool_]:
+    """Which of the coefficients each text names."""
+    known, which = np.unique(texts, return_inverse=True)
+    return np.array([np.isin(names, text.split()) for text in known.tolist()])[which]
+
+
+def _written(hit: NDArray[np.bool_], names: NDArray[np.str_]) -> NDArray[np.str_]:
+    """The names of the coefficients in each row of `hit` in one text, or "none"."""
+    known, which = np.unique(hit, axis=0, return_inverse=True)
+    return np.array([" ".join(names[row]) or "none" for row in known])[which.ravel()]

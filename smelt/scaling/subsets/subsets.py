@@ -1,0 +1,298 @@
+"""CE gain on parts of the text: each source, each category, and quartiles of the sources by the reference's loss.
+
+Reads endpoints, coefficients, draws, surfaces_without and source_losses.parquet; writes subsets.parquet. A part of the
+text has too little data for all coefficients, so the exponents are those of the fit on the whole loss, and only
+(E, A, K) are refitted, for each architecture, by the same objective; in each bootstrap draw the exponents are the
+draw's own and the cells come up as often as in it. The loss of a category, as of the whole, is the mean over its
+sources.
+
+A quartile has no surface of its own: in each matched pair the sources are ranked by the reference's loss and split
+into four groups of near-equal size, the sources' gains are averaged within a group, and then over the pairs.
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from smelt import artifacts, spec
+from smelt.artifacts import field
+from smelt.errors import UserError, command
+from smelt.labels import KEYS, Key, Row, key
+from smelt.scaling.endpoints.table import read_points
+from smelt.scaling.fitting.intervals import MOST_EXCLUDED, Support, support, supported
+from smelt.scaling.gains.comparison import (
+    Side,
+    budgets,
+    compute_window,
+    faults,
+    labels,
+    pairing,
+    point,
+    read_sides,
+    section,
+    sentence,
+)
+from smelt.scaling.gains.gain import CE_GAIN
+from smelt.scaling.gains.gain_curve import gain_window
+from smelt.scaling.settings import Settings
+from smelt.scaling.subsets import level_fits, matched_pairs
+from smelt.surfaces import frontier
+from smelt.surfaces.catalogue import LEVELS
+from smelt.surfaces.points import Array
+
+QUARTILES = 4
+
+_SHARED = ("architecture", "reference", "budget_flops", "sparsity", "S", "gain", "gain_low", "gain_high", "multiplier")
+_SUPPORT = ("endpoints", "draws", "s_convention", "window", "resolved", "reason")
+SUBSETS = pa.schema(
+    [
+        field("kind", pa.string(), "source, category, quartile or all"),
+        field("subset", pa.string(), "its name; Q1 has the sources with the lowest loss of the reference"),
+        field("category", pa.string(), "category of a source; missing for the other kinds"),
+        field("sources", pa.int32(), "sources averaged; of a quartile, the most in any pair"),
+        *(CE_GAIN.field(name) for name in (*_SHARED, *_SUPPORT)),
+        *(
+            field(f"{name}{end}", pa.float64(), f"refitted {name} of the {whose}; a quartile has none")
+            for end, whose in (("", "architecture"), ("_reference", "reference"))
+            for name in LEVELS
+        ),
+    ]
+)
+
+
+class Subset(NamedTuple):
+    """A part of the text: the places of its sources among all."""
+
+    kind: str
+    name: str
+    category: str | None
+    places: tuple[int, ...]
+
+
+class Gain(NamedTuple):
+    """A subset's row, and its gain in each draw with the draws that count (nothing where there is no gain)."""
+
+    row: dict[str, Any]
+    drawn: Array | None
+    usable: Support | None
+
+
+def parts(sources: Sequence[tuple[str, str]]) -> list[Subset]:
+    """The whole, the categories and the sources, by name, of (source, category)."""
+    categories = sorted({category for _, category in sources})
+    return [
+        Subset("all", "all", None, tuple(range(len(sources)))),
+        *(
+            Subset("category", name, None, tuple(i for i, (_, category) in enumerate(sources) if category == name))
+            for name in categories
+        ),
+        *(Subset("source", name, category, (i,)) for i, (name, category) in enumerate(sources)),
+    ]
+
+
+def source_table(losses: Mapping[Key, Sequence[Row]], path: Path) -> tuple[list[tuple[str, str]], dict[Key, Array]]:
+    """(source, category) of all sources, and the loss of each by endpoint, (sources,).
+
+    Raises UserError where an endpoint has other sources than the first.
+    """
+    first = next(iter(losses.values()))
+    sources = [(row["source"], row["category"]) for row in first]
+    for one, rows in losses.items():
+        found = [(row["source"], row["category"]) for row in rows]
+        if found != sources:
+            name, category = sorted(set(found) ^ set(sources))[0]
+            raise UserError(
+                f"{path}: source {name!r} ({category}) is not in all endpoints alike (see {', '.join(map(str, one))}); "
+                "evaluate all runs on the same held-out sample"
+            )
+    return sources, {one: np.array([row["loss"] for row in rows]) for one, rows in losses.items()}
+
+
+def gain_of(target: Side, reference: Side, budget: float, label: str, settings: Settings) -> Gain:
+    """The gain between the refitted surfaces of one subset, with the doubts that hold for the whole loss too."""
+    row: dict[str, Any] = {"window": compute_window([target, reference], budget), "draws": 0}
+    doubts = faults(target, label, settings) + faults(reference, label, settings)
+    if doubts:
+        return Gain(row | {"resolved": False, "reason": sentence(doubts)}, None, None)
+    ones = point(target, label, settings), point(reference, label, settings)
+    ratio = float(frontier.log_multiplier(*ones, budget))
+    row |= {"gain": float(frontier.gain_of(ratio)), "window": gain_window(target, reference, budget, label, settings)}
+    if np.isfinite(ratio):
+        row["multiplier"] = float(np.exp(min(ratio, frontier.LARGEST)))
+    else:
+        doubts.append(f"the frontier cannot be inverted: {reference.name} never reaches this loss")
+    assert target.draws is not None
+    assert reference.draws is not None
+    mine = section(target, target.draws.values, label, settings)
+    theirs = section(reference, reference.draws.values, label, settings)
+    held = support([target.draws, reference.draws], sections=[mine, theirs])
+    with np.errstate(all="ignore"):  # of the draws that are not used
+        drawn = frontier.gain(mine, theirs, budget)
+    row["gain_low"], row["gain_high"] = held.interval(drawn)
+    row["draws"] = held.count
+    doubts += [*(doubtful(row) if held.enough else []), *held.doubts]
+    row |= {"resolved": not doubts, "reason": sentence([*doubts, *(held.notes if held.enough else [])])}
+    return Gain(row, drawn, held)
+
+
+def doubtful(row: Mapping[str, Any]) -> list[str]:
+    """Why the sign of a gain that has an interval is not established."""
+    found = ["extrapolated beyond the trained compute"] if row["window"] == frontier.EXTRAPOLATED else []
+    return found + (["the interval spans zero"] if row["gain_low"] <= 0 <= row["gain_high"] else [])
+
+
+def shares(pairs: Sequence[matched_pairs.Pair], losses: Mapping[Key, Array]) -> Array:
+    """(quartiles, sources): the share of each source in each quartile, a mean over the pairs; rows sum to 1."""
+    count = losses[pairs[0][0]].size
+    found = np.zeros((QUARTILES, count))
+    for reference, _ in pairs:
+        order = np.argsort(losses[reference], kind="stable")
+        for quartile, members in enumerate(np.array_split(order, QUARTILES)):
+            found[quartile, members] += 1 / members.size
+    return found / len(pairs)
+
+
+def quartile_row(share: Array, gains: Sequence[Gain], names: Sequence[str]) -> dict[str, Any]:
+    """The gain of one quartile from the gains of all sources and their shares in it, (sources,).
+
+    Sources without a gain are left out and named; above MOST_EXCLUDED of the quartile there is no gain.
+    """
+    windows = [one.row["window"] for one, part in zip(gains, share, strict=True) if part > 0]
+    row: dict[str, Any] = {"window": frontier.worst(*windows), "draws": 0, "resolved": False}
+    known = np.array([one.drawn is not None for one in gains])
+    lost = float(share[~known].sum())
+    missing = [name for name, there, part in zip(names, known, share, strict=True) if part > 0 and not there]
+    notes = [f"left out, without a gain: {', '.join(missing)} ({100 * lost:.3g} % of the quartile)"] if missing else []
+    if lost > MOST_EXCLUDED:
+        reasons = list(dict.fromkeys(str(one.row["reason"]) for one in gains if one.drawn is None))
+        if len(reasons) > 1 or known.any():
+            reasons = [f"{len(missing)} of its sources, {100 * lost:.3g} % of the quartile, have no gain"]
+        return row | {"reason": sentence(reasons)}
+    part = share * known / (1 - lost)
+    row["gain"] = float(sum(weight * one.row["gain"] for weight, one in zip(part, gains, strict=True) if weight))
+    if row["gain"] < 1:
+        row["multiplier"] = 1 / (1 - row["gain"])
+    used = [(weight, one) for weight, one in zip(part, gains, strict=True) if weight > 0]
+    usable = np.logical_and.reduce([one.usable.usable for _, one in used if one.usable is not None])
+    support = supported({"lack the gain of a source": ~usable})
+    drawn = sum(weight * one.drawn for weight, one in used if one.drawn is not None)
+    row["gain_low"], row["gain_high"] = support.interval(np.asarray(drawn))
+    row["draws"] = support.count
+    if support.enough:
+        doubts = doubtful(row) + list(dict.fromkeys(why for _, one in used if one.usable for why in one.usable.doubts))
+        notes += support.notes
+    else:
+        doubts = support.doubts
+    return row | {"resolved": not doubts, "reason": sentence([*doubts, *notes])}
+
+
+def analyse(
+    sides: Sequence[Side],
+    sources: Sequence[tuple[str, str]],
+    losses: Mapping[Key, Array],
+    keys: Sequence[Key],
+    endpoints: Mapping[Key, Row],
+    settings: Settings,
+) -> list[dict[str, Any]]:
+    """Rows of SUBSETS; `keys` are the endpoints by their place in the table that the sides' points refer to."""
+    if len(sides) == 1:
+        return []  # a gain compares two
+    subsets = parts(sources)
+    refitted = level_fits.refit(sides, {part: _means(losses, keys, part) for part in subsets}, settings)
+    places = [(budget, label) for budget in budgets(sides, settings) for label in labels(sides, settings)]
+    rows = []
+    for which, target in enumerate(sides[1:], start=1):
+        pairs = matched_pairs.matched(endpoints, target.name, settings.reference)
+        for budget, label in places:
+            about = _about(target, sides[0], budget, label, settings)
+            unpaired = pairing(target, sides[0], settings)[0]
+            gains = {part: gain_of(ones[which], ones[0], budget, label, settings) for part, ones in refitted.items()}
+            found = [
+                _named(part) | _levels(refitted[part][which], refitted[part][0]) | gains[part].row for part in subsets
+            ]
+            single = [gains[part] for part in subsets if part.kind == "source"]
+            found += _quartiles(pairs, losses, single, [name for name, _ in sources])
+            rows += [about | _doubted(row, unpaired) for row in found]
+    return rows
+
+
+def _doubted(row: Row, doubts: Sequence[str]) -> Row:
+    """A row with what makes all intervals of its comparison doubtful."""
+    if not doubts or row.get("gain") is None:
+        return row
+    return row | {"resolved": False, "reason": sentence([*doubts, *filter(None, [row["reason"]])])}
+
+
+def _means(losses: Mapping[Key, Array], keys: Sequence[Key], part: Subset) -> Array:
+    """The loss of a subset at each endpoint of the table, NaN where it has none (such take no part in the fit)."""
+    places = list(part.places)
+    return np.array([losses[one][places].mean() if one in losses else np.nan for one in keys])
+
+
+def _about(target: Side, reference: Side, budget: float, label: str, settings: Settings) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(SUBSETS.names)
+    row |= {"architecture": target.name, "reference": reference.name, "budget_flops": budget, "sparsity": label}
+    row |= {"S": settings.sparsity_values[label], "s_convention": settings.s_convention}
+    return row | {"endpoints": target.points.rows.size + reference.points.rows.size}
+
+
+def _named(part: Subset) -> dict[str, Any]:
+    return {"kind": part.kind, "subset": part.name, "category": part.category, "sources": len(part.places)}
+
+
+def _levels(target: Side, reference: Side) -> dict[str, Any]:
+    return {
+        f"{name}{end}": None if side.values is None else float(side.values[place])
+        for end, side in (("", target), ("_reference", reference))
+        for place, name in enumerate(LEVELS)
+    }
+
+
+def _quartiles(
+    pairs: Sequence[matched_pairs.Pair], losses: Mapping[Key, Array], gains: Sequence[Gain], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The quartiles' own columns; without pairs or with fewer sources than quartiles, why there is none."""
+    sizes = [members.size for members in np.array_split(np.arange(len(names)), QUARTILES)]
+    wrong = "no matched pair" if not pairs else f"{len(names)} sources, fewer than quartiles" if not sizes[-1] else ""
+    share = None if wrong else shares(pairs, losses)
+    rows = []
+    for place, size in enumerate(sizes):
+        row = {"kind": "quartile", "subset": f"Q{place + 1}", "sources": size}
+        if share is None:
+            missing = {"draws": 0, "resolved": False, "reason": wrong}
+            rows.append(row | missing | {"window": frontier.worst(*(one.row["window"] for one in gains))})
+        else:
+            rows.append(row | quartile_row(share[place], gains, names))
+    return rows
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", required=True, help="settings of the scaling stage, as JSON")
+    for name in ("endpoints", "coefficients", "draws", "without", "sources"):
+        parser.add_argument(f"--{name}", required=True, type=Path)
+    parser.add_argument("--out", required=True, type=Path)
+    arguments = parser.parse_args(argv)
+    settings = spec.load(Settings, arguments.spec)
+    points = read_points(arguments.endpoints, settings)
+    fitted = [arguments.coefficients, arguments.draws, arguments.without]
+    sides = read_sides(points, settings, *fitted)
+    endpoints = matched_pairs.read_endpoints(arguments.endpoints, settings)
+    found = matched_pairs.read_losses(arguments.sources)
+    matched_pairs.check_covered(endpoints, found, arguments.sources)
+    sources, losses = source_table(found, arguments.sources)
+    keys = [key(row) for row in artifacts.read_table(arguments.endpoints, KEYS).to_pylist()]
+    rows = analyse(sides, sources, losses, keys, endpoints, settings)
+    origin = artifacts.provenance(
+        "smelt.scaling.subsets.subsets", dataclasses.asdict(settings), [arguments.endpoints, *fitted, arguments.sources]
+    )
+    artifacts.write_table(artifacts.table(rows, SUBSETS), arguments.out, origin)
+
+
+if __name__ == "__main__":
+    command(main)

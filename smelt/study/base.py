@@ -1,0 +1,62 @@
+"""What all kinds of studies have in common: one validated file, a name, a results root, and settings by section."""
+
+import abc
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from smelt.study.schema import without_defaults
+
+
+@dataclasses.dataclass(frozen=True)
+class Study(abc.ABC):
+    """A validated study; `config` is complete, with all defaults."""
+
+    path: Path
+    config: dict[str, Any]
+    schema: dict[str, Any]
+    kind: ClassVar[str]  # where its endpoints come from: trained, own or simulated
+
+    def section(self, name: str, keys: Sequence[str] | None = None) -> dict[str, Any]:
+        """A section's settings (all, or those of `keys`) without those that equal the schema's default."""
+        return without_defaults(self.config[name], self.schema["properties"][name], keys)
+
+    @property
+    def name(self) -> str:
+        return str(self.config["name"])
+
+    @property
+    def root(self) -> str:
+        """The results root, relative to the working directory."""
+        return "results" if self.name == "desk" else f"results/{self.name}"
+
+    def beside(self, name: str) -> str:
+        """A file that the study names, from the working directory where it lies inside: a move reruns nothing."""
+        path = (self.path.parent / name).resolve()
+        return os.fspath(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+    @property
+    def scores(self) -> str:
+        """The file of downstream scores; empty where the study has none."""
+        return self.beside(self.config["scores"]) if "scores" in self.config else ""
+
+    @property
+    @abc.abstractmethod
+    def reference(self) -> str:
+        """The architecture that the others are compared with."""
+
+    @property
+    @abc.abstractmethod
+    def sparsity_values(self) -> Mapping[str, float]:
+        """S at which the frontiers are compared, by label."""
+
+    @property
+    def s_convention(self) -> str:
+        """The convention of S, as every gain states it."""
+        return str(self.config["scaling"]["s_convention"])
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Raise UserError on a mistake that the schema cannot see."""

@@ -1,0 +1,122 @@
+"""Studies that train nothing: their endpoints are the user's own, or simulated from known surfaces.
+
+The tables of endpoints and of their scores are read while the study is, so that a mistake in them shows before any
+job runs.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+from smelt.artifacts import table
+from smelt.errors import UserError
+from smelt.scaling.calibration.scores import read_scores
+from smelt.scaling.endpoints import simulate, user_table
+from smelt.scaling.endpoints.table import ENDPOINTS, select_points
+from smelt.scaling.endpoints.user_table import Given
+from smelt.scaling.settings import Settings
+from smelt.spec import load
+from smelt.study.base import Study
+from smelt.surfaces.catalogue import SURFACES, Surface
+from smelt.surfaces.points import Points, joined
+
+REFERENCE = "baseline"  # where several architectures are there and the study names none
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnStudy(Study):
+    """A validated study whose endpoints stand in a file."""
+
+    kind = "own"
+
+    @property
+    def table(self) -> str:
+        """The file of endpoints."""
+        return self.beside(self._table)
+
+    @property
+    def _table(self) -> str:
+        return str(self.config["endpoints"])
+
+    @functools.cached_property
+    def given(self) -> Given:
+        """The endpoints, with losses."""
+        return user_table.read(Path(self.table), self.config["scaling"]["s_convention"])
+
+    @property
+    def reference(self) -> str:
+        names, named = sorted({row["architecture"] for row in self.given.rows}), self.config["scaling"]["reference"]
+        if named and named not in names:
+            raise UserError(f"scaling.reference: no endpoint of {named!r}; known are {', '.join(names)}")
+        if not named and len(names) > 1 and REFERENCE not in names:
+            raise UserError(
+                f"scaling.reference: the key is missing; of {', '.join(names)} it names the one that the gains "
+                f"compare with (none is called {REFERENCE})"
+            )
+        return named or (names[0] if len(names) == 1 else REFERENCE)
+
+    @property
+    def sparsity_values(self) -> Mapping[str, float]:
+        found, named = self.given.sparsity_values, self.config["scaling"]["sparsities"]
+        if unknown := sorted(set(named) - set(found)):
+            raise UserError(f"scaling.sparsities: no {unknown[0]!r} in {self.table}; known are {', '.join(found)}")
+        return {**found, **named}
+
+    @property
+    def s_convention(self) -> str:
+        return self.given.s_convention
+
+    def check(self) -> None:
+        """Read the endpoints and their scores, and see that the endpoints suffice for the surface."""
+        settings = load(
+            Settings,
+            {
+                **self.section("scaling", [name for name in self.config["scaling"] if name not in ("sparsities",)]),
+                "study": self.name,
+                "reference": self.reference,
+                "sparsity_values": self.sparsity_values,
+            },
+        )
+        endpoints = table(self.given.rows, ENDPOINTS)
+        points = select_points(endpoints, self.table, settings)
+        surface = SURFACES[settings.surface]
+        for part in [joined(points)] if surface.shared else points.values():
+            _check_points(part, surface, self.table)
+        if self.scores and Path(self.scores).exists():
+            read_scores(self.scores, endpoints)
+
+
+@dataclasses.dataclass(frozen=True)
+class SimulatedStudy(OwnStudy):
+    """A validated study that simulates the losses of a table of endpoints."""
+
+    kind = "simulated"
+
+    @property
+    def _table(self) -> str:
+        return str(self.config["simulation"]["endpoints"])
+
+    @functools.cached_property
+    def given(self) -> Given:
+        """The endpoints, with simulated losses."""
+        found = user_table.read(Path(self.table), self.config["scaling"]["s_convention"], losses=False)
+        return found._replace(rows=simulate.simulate(found.rows, load(simulate.Settings, self.simulation)))
+
+    @property
+    def simulation(self) -> dict[str, object]:
+        """What the job that simulates is told."""
+        told = self.section("simulation", [name for name in self.config["simulation"] if name != "endpoints"])
+        return {**told, **self.section("scaling", ["s_convention"])}
+
+
+def _check_points(points: Points, surface: Surface, path: str) -> None:
+    """Raise UserError where there are fewer points than coefficients, or a variable of the surface is missing."""
+    surface.design(points)
+    held = ["b"] if "b" in surface.coefficients and len(set(points.sparsity.tolist())) == 1 else []
+    needed = len(surface.coefficients) - len(held)
+    if points.loss.size < needed:
+        raise UserError(
+            f"{path}: {points.loss.size} endpoints of {points.architecture} to fit, fewer than the {needed} "
+            f"coefficients of the surface {surface.name}; add endpoints or choose another scaling.surface"
+        )

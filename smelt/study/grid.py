@@ -1,0 +1,237 @@
+"""The study of a grid: the runs that it trains, from its scales, sparsities, architectures and seeds.
+
+Each architecture is matched to the reference while the study is read, so that a run's geometry is a value of its
+job's spec.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from smelt.budgets.lattice import Lattice
+from smelt.budgets.ledger import experts_for_sparsity, fully_active
+from smelt.budgets.match import Tolerance
+from smelt.budgets.matching import coarsest, pinned, twin_of
+from smelt.errors import UserError
+from smelt.labels import CONTROL
+from smelt.model.execution import middle_span
+from smelt.model.settings import ModelSettings
+from smelt.study import ablations, recipes, tasks
+from smelt.study.base import Study
+from smelt.study.recipes import Run
+
+# Why a grid takes no such key.
+GIVEN_ONLY = {
+    "reference": "the reference of a grid is its first architecture; take the key out",
+    "sparsities": "the sparsities of a grid stand under grid.sparsities; take the key out",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class GridStudy(Study):
+    """A validated study that trains what it fits."""
+
+    kind = "trained"
+
+    def check(self) -> None:
+        """Solve the grid, so that a mistake in it shows."""
+        for key in ("reference", "sparsities"):
+            if self.config["scaling"][key]:
+                raise UserError(f"scaling.{key}: {GIVEN_ONLY[key]}")
+        ablations.check(self.config, self.networks)
+        tasks.check(self)
+
+    @property
+    def scores(self) -> str:
+        """The file of downstream scores: one that is named, or that of the study's own evaluation."""
+        if tasks.calibrated(self):
+            return f"{self.root}/evaluation/calibration_scores.parquet"
+        return super().scores
+
+    @property
+    def apart(self) -> bool:
+        """Whether the decays of a run are jobs of their own."""
+        return bool(self.config["training"]["branches"] == "apart")
+
+    @property
+    def reference(self) -> str:
+        return next(iter(self.config["grid"]["architectures"]))
+
+    @property
+    def attention_keys(self) -> float:
+        return float(self.config["grid"]["attention_keys"])
+
+    @functools.cached_property
+    def sparsity_values(self) -> dict[str, float]:
+        """S at which the frontiers are compared, by label: the one asked for, else the digits of the label."""
+        return {
+            label: float(entry["sparsity"]) if "sparsity" in entry else float(label[1:]) / 100
+            for label, entry in self.config["grid"]["sparsities"].items()
+        }
+
+    @functools.cached_property
+    def runs(self) -> dict[str, Run]:
+        """All runs of the grid by id, controls among them; matching takes milliseconds a cell."""
+        runs = {run.id: run for run in self._runs()}
+        if not runs:
+            raise UserError("grid: no cell is left; take entries out of grid.exclude")
+        if not any(run.trained for run in runs.values()):
+            raise UserError("grid: no cell that is trained is left; take entries out of grid.exclude")
+        recipes.check_recipes(self.config, list(runs.values()))
+        self._check_corpus()
+        self._check_grid(runs)
+        return runs
+
+    @property
+    def trained(self) -> list[Run]:
+        """The runs of the default targets."""
+        return [run for run in self.runs.values() if run.trained]
+
+    @property
+    def networks(self) -> dict[tuple[str, str, str], ModelSettings]:
+        """The trained networks by (architecture, scale, sparsity), whatever their seeds."""
+        return {(run.architecture, run.scale, run.sparsity): run.model for run in self.trained}
+
+    def control(self, scale: str) -> ModelSettings:
+        """The fully active control of the reference at a scale: F0 and N0 of Eq. 1."""
+        return fully_active(self._reference(scale, self.config["grid"]["active_experts"]))
+
+    def own_control(self, run: Run) -> ModelSettings | None:
+        """The S = 0 network of the run's own architecture, where the grid has one; none for the reference."""
+        if run.architecture == self.reference or CONTROL not in self.config["grid"]["sparsities"]:
+            return None
+        if f"{run.architecture}-{run.scale}-{CONTROL}" in self.config["grid"]["exclude"]:
+            return None
+        return self._model(run.architecture, run.scale, CONTROL)
+
+    def _runs(self) -> Iterator[Run]:
+        grid = self.config["grid"]
+        self._check_names()
+        self._check_loops()
+        recipes.check_rates(self.config)
+        rates = self.config["tuning"]["rates"] or [None]
+        for scale in grid["scales"]:
+            for label, sparsity in grid["sparsities"].items():
+                if f"{scale}-{label}" in grid["exclude"]:
+                    continue
+                for architecture in grid["architectures"]:
+                    if f"{architecture}-{scale}-{label}" in grid["exclude"]:
+                        continue
+                    names, model = (architecture, scale, label), self._model(architecture, scale, label)
+                    for seed in self.config["seeds"]:
+                        for number, rate in enumerate(rates, start=1):
+                            told = recipes.recipe(self.config, names, self.reference, seed, rate)
+                            yield Run(*names, seed, number if rate else None, model, *told, sparsity["trained"])
+
+    def _reference(self, scale: str, experts: int) -> ModelSettings:
+        grid = self.config["grid"]
+        return ModelSettings(
+            vocabulary=self.config["corpus"]["vocabulary"],
+            experts=experts,
+            active_experts=grid["active_experts"],
+            tied_embeddings=grid["tied_embeddings"],
+            **grid["scales"][scale],
+        )
+
+    def _model(self, architecture: str, scale: str, label: str) -> ModelSettings:
+        grid = self.config["grid"]
+        sparsity, loop = grid["sparsities"][label], grid["architectures"][architecture]
+        try:
+            if "experts" in sparsity:
+                reference = self._reference(scale, sparsity["experts"])
+            else:
+                control = self._reference(scale, grid["active_experts"])
+                experts = experts_for_sparsity(control, sparsity["sparsity"], self.attention_keys)
+                reference = dataclasses.replace(control, experts=experts)
+            layers = loop.get("layers", reference.layers)
+            start, end = self._span(loop, layers)
+            tolerance, plan = Tolerance(**grid["tolerance"]), (start, end - start, loop["visits"])
+            if sizes := self.pin(architecture, scale, label):
+                looped = twin_of(reference, *plan, layers)
+                return pinned(looped, reference, sizes, self.attention_keys, tolerance).model
+            lattice = Lattice(grid["multiple"], grid["shape"])
+            return coarsest(reference, *plan, self.attention_keys, tolerance, lattice, layers).model
+        except UserError as error:
+            raise UserError(f"grid, {architecture} of cell {scale}-{label}: {error}") from None
+
+    def pin(self, architecture: str, scale: str, label: str) -> dict[str, int]:
+        """Sizes that the study pins of a run; empty where it is solved for."""
+        entry = self.config["grid"]["pinned"].get(f"{architecture}-{scale}-{label}", {})
+        return {name: size for name, size in entry.items() if name != "note"}
+
+    def note(self, run: Run) -> str | None:
+        """What the study says of a pinned run."""
+        entry = self.config["grid"]["pinned"].get(f"{run.architecture}-{run.cell}", {})
+        return entry.get("note")
+
+    def _check_names(self) -> None:
+        """A misspelt cell or run must not pass for one that is left out, or pinned."""
+        grid = self.config["grid"]
+        cells = [f"{scale}-{label}" for scale in grid["scales"] for label in grid["sparsities"]]
+        runs = [f"{architecture}-{cell}" for architecture in grid["architectures"] for cell in cells]
+        if unknown := sorted(set(grid["exclude"]) - {*cells, *runs}):
+            raise UserError(
+                f"grid.exclude: {unknown[0]!r} is no cell and no run; a cell is SCALE-SPARSITY, as H64-S95, and a run "
+                "ARCHITECTURE-SCALE-SPARSITY"
+            )
+        for name in grid["pinned"]:
+            if name not in runs:
+                raise UserError(f"grid.pinned: {name!r} is no run; a run is ARCHITECTURE-SCALE-SPARSITY")
+            if name in runs[: len(cells)]:
+                raise UserError(f"grid.pinned.{name}: the geometry of the reference stands under grid.scales")
+
+    def _check_loops(self) -> None:
+        """The reference has no loop, and a loop of the others has a span and visits."""
+        grid = self.config["grid"]
+        for name, loop in grid["architectures"].items():
+            key = f"grid.architectures.{name}"
+            if name == self.reference and (loop["visits"] > 1 or loop["span"]):
+                raise UserError(f"{key}: the first is the reference, which is never looped; take visits and span out")
+            if name == self.reference and "layers" in loop:
+                raise UserError(f"{key}: the first is the reference, whose layers stand under grid.scales")
+            for scale in grid["scales"].values():
+                _check_loop(key, loop, loop.get("layers", scale["layers"]))
+
+    def _span(self, loop: Mapping[str, Any], layers: int) -> tuple[int, int]:
+        start, end = _ends(loop["span"], layers)
+        if not start <= end <= layers:
+            raise UserError(f"span [{start}, {end}) lies outside the layers; its ends must lie within 0 and {layers}")
+        return (start, end) if end > start else (0, 0)  # the place of an empty span decides nothing
+
+    def _check_corpus(self) -> None:
+        if self.config["corpus"]["weights"] and not self.config["corpus"]["megabytes"]:
+            raise UserError("corpus.weights: all text is taken as it is where megabytes is 0; give corpus.megabytes")
+
+    def _check_grid(self, runs: Mapping[str, Run]) -> None:
+        seen: dict[Any, Run] = {}
+        for run in runs.values():
+            twin = seen.setdefault((run.architecture, run.seed, run.rate, run.model, run.training), run)
+            if twin is not run:
+                raise UserError(f"grid: the cells {twin.cell} and {run.cell} are the same network; keep one of them")
+        control, active = self.config["grid"]["sparsities"].get(CONTROL, {}), self.config["grid"]["active_experts"]
+        if (control and control.get("experts", active) != active) or control.get("sparsity", 0.0) != 0:
+            raise UserError(f"grid.sparsities.S0: the fully active control; give it experts: {active}")
+        scaling = self.config["scaling"]
+        if unknown := set(scaling["fit_sparsities"]) - {run.sparsity for run in runs.values() if run.trained}:
+            raise UserError(f"scaling.fit_sparsities: {sorted(unknown)[0]!r} is no sparsity that the grid trains")
+        branches = len(next(iter(runs.values())).training.branch_steps)
+        if scaling["skip_branches"] >= branches:
+            raise UserError(f"scaling.skip_branches: {scaling['skip_branches']} leaves none of {branches} branches")
+
+
+def _ends(span: float | list[int], layers: int) -> tuple[int, int]:
+    """The looped layers as [start, end), from these or from the share of the layers in the middle."""
+    start, end = span if isinstance(span, list) else middle_span(layers, span)
+    return start, end
+
+
+def _check_loop(key: str, loop: Mapping[str, Any], layers: int) -> None:
+    span, visits = loop["span"], loop["visits"]
+    start, end = _ends(span, layers)
+    if visits > 1 and start == end:
+        what = f"the span {span} holds none of the {layers} layers" if span else "no span is given"
+        mend = "give `span: 0.5` for the middle half, or [start, end), or take visits out"
+        raise UserError(f"{key}: visits is {visits} but {what}; {mend}")
+    if visits == 1 and start != end:
+        raise UserError(f"{key}: a span is given but visits is 1; give `visits: 2`, or take the span out")

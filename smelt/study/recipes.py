@@ -1,0 +1,187 @@
+"""The runs of a grid: what each of them is, and its recipe, from `training`, `cells` and `runs` together.
+
+Only the study and what serves it use this. A mistake is named by the key that was written: what `runs` says of a run
+wins over what `cells` says of its cell, and that over `training`.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from smelt.errors import UserError
+from smelt.model.settings import ModelSettings
+from smelt.spec import load
+from smelt.study.schema import suggestion
+from smelt.training.settings import TrainingSettings, paper_branches, paper_decay
+
+Config = Mapping[str, Any]
+FORMS = {"cells": "SCALE-SPARSITY", "runs": "ARCHITECTURE-SCALE-SPARSITY"}  # of the names in a section
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One network to train: architecture x cell x seed (x rate, in a tuning study)."""
+
+    architecture: str
+    scale: str
+    sparsity: str
+    seed: int
+    rate: int | None  # number of the swept learning rate, from 1
+    model: ModelSettings
+    training: TrainingSettings
+    checkpoint_steps: int  # between saves of its state; no part of what decides its bits
+    trained: bool  # by the default targets
+
+    @property
+    def cell(self) -> str:
+        return f"{self.scale}-{self.sparsity}"
+
+    @property
+    def name(self) -> str:
+        """What the study file calls it, whatever its seed and rate."""
+        return f"{self.architecture}-{self.cell}"
+
+    @property
+    def id(self) -> str:
+        seed = f"-seed{self.seed}" if self.seed else ""
+        rate = f"-rate{self.rate}" if self.rate else ""
+        return f"{self.name}{seed}{rate}"
+
+    @property
+    def contexts(self) -> dict[str, int]:
+        """Contexts that it reads of each stream."""
+        size = self.training.batch_contexts
+        return {"stable": self.training.steps * size, "decay": self.training.decay_steps * size}
+
+
+def recipe(
+    config: Config, names: tuple[str, str, str], reference: str, seed: int, rate: float | None
+) -> tuple[TrainingSettings, int]:
+    """The recipe of the run of an architecture, scale and sparsity, and the steps between its saves."""
+    architecture, scale, sparsity = names
+    layers = _layers(config, architecture, f"{scale}-{sparsity}")
+    values = {name: value for section in reversed(layers.values()) for name, value in section.items()}
+    values.setdefault("branch_steps", list(paper_branches(values["steps"])))
+    values.setdefault("decay_steps", paper_decay(values["steps"]))
+    tuned_on = reference if values.pop("shared_rate") else architecture
+    key = f"{_place(layers, 'learning_rate')}.learning_rate"
+    values["learning_rate"] = rate or _rate(values["learning_rate"], key, tuned_on, scale)
+    checkpoint_steps = values.pop("checkpoint_steps")
+    del values["branches"]
+    try:
+        return load(TrainingSettings, {**values, "seed": seed}), checkpoint_steps
+    except UserError as error:
+        raise UserError(f"training of {'-'.join(names)}: {error}") from None
+
+
+def check_rates(config: Config) -> None:
+    """Raise UserError on a mapping of learning rates that names what the grid does not have."""
+    places = {f"{section}.{name}": part for section in FORMS for name, part in config[section].items()}
+    for place, part in {"training": config["training"], **places}.items():
+        key, rates = f"{place}.learning_rate", part.get("learning_rate")
+        if not isinstance(rates, dict):
+            continue
+        _check_known(key, "architecture", rates, config["grid"]["architectures"])
+        for architecture, by_scale in rates.items():
+            if isinstance(by_scale, dict):
+                _check_known(f"{key}.{architecture}", "scale", by_scale, config["grid"]["scales"])
+
+
+def check_recipes(config: Config, runs: Sequence[Run]) -> None:
+    """Raise UserError where `cells` or `runs` changes nothing, or the recipes of the grid's runs do not go together."""
+    _check_overrides(config, runs)
+    _check_branches(config, runs)
+    for run in runs:
+        _check_warmup(config, run)
+
+
+def _layers(config: Config, architecture: str, cell: str) -> dict[str, Mapping[str, Any]]:
+    """What the study says of a run's training, by the place where it stands; the first that has a key decides."""
+    run = f"{architecture}-{cell}"
+    return {
+        f"runs.{run}": config["runs"].get(run, {}),
+        f"cells.{cell}": config["cells"].get(cell, {}),
+        "training": config["training"],
+    }
+
+
+def _place(layers: Mapping[str, Mapping[str, Any]], *names: str) -> str:
+    """The place that decides any of some keys."""
+    return next((place for place, section in layers.items() if set(names) & section.keys()), "training")
+
+
+def _rate(rate: Any, key: str, architecture: str, scale: str) -> float:
+    """The learning rate of an architecture at a scale, from one number or a mapping."""
+    for kind, name in (("architecture", architecture), ("scale", scale)):
+        if isinstance(rate, dict):
+            if name not in rate:
+                given = ", ".join(map(str, rate)) or "none"
+                raise UserError(f"{key}: no rate for {kind} {name!r}; given are {given}; add it, or write one number")
+            rate, key = rate[name], f"{key}.{name}"
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or rate <= 0:
+        raise UserError(f"{key}: {rate!r} is no number above 0; write one, with a point, as 1.0e-3")
+    return float(rate)
+
+
+def _check_known(key: str, kind: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
+    for name in given:
+        if name not in known:
+            hint = suggestion(name, known, [other for other in known if other not in given])
+            raise UserError(f"{key}: {name!r} is no {kind} of the grid; {hint}")
+
+
+def _check_overrides(config: Config, runs: Sequence[Run]) -> None:
+    """An entry that is misspelt, or of what is not trained, must not pass for one that is heeded."""
+    grid = config["grid"]
+    cells = {f"{scale}-{label}": label for scale in grid["scales"] for label in grid["sparsities"]}
+    every = {
+        "cells": cells,
+        "runs": {f"{name}-{cell}": label for name in grid["architectures"] for cell, label in cells.items()},
+    }
+    names = {"cells": [run.cell for run in runs if run.trained], "runs": [run.name for run in runs if run.trained]}
+    for section, other in (("cells", "runs"), ("runs", "cells")):
+        kind, trained = section[:-1], list(dict.fromkeys(names[section]))
+        for name in config[section]:
+            if name in every[other]:
+                near = max(trained, key=lambda own: own.endswith(f"-{name}") or name.endswith(f"-{own}"))
+                mend = f"put it under {other}, or name a {kind}, {FORMS[section]}, as {near}"
+                raise UserError(f"{section}.{name}: this is a {other[:-1]}; {mend}")
+            if name not in every[section]:
+                hint = suggestion(name, trained)
+                raise UserError(f"{section}.{name}: no such {kind}; a {kind} is {FORMS[section]}; {hint}")
+            if name not in trained:
+                raise UserError(f"{section}.{name}: {_untrained(grid, every[section][name])}")
+
+
+def _untrained(grid: Config, sparsity: str) -> str:
+    """Why an entry has no effect."""
+    left_out = "grid.exclude leaves it out"
+    why = left_out if grid["sparsities"][sparsity]["trained"] else f"grid.sparsities.{sparsity} says trained: false"
+    return f"it is not trained ({why}), so that the entry changes nothing; take it out, or let it be trained"
+
+
+def _check_branches(config: Config, runs: Sequence[Run]) -> None:
+    """The endpoints of all runs are numbered alike, so that all must branch off equally often."""
+    counts = [len(run.training.branch_steps) for run in runs]
+    usual = max(counts, key=counts.count)
+    odd = next((run for run, count in zip(runs, counts, strict=True) if count != usual), None)
+    if odd is None:
+        return
+    count, other = len(odd.training.branch_steps), runs[counts.index(usual)]
+    layers = _layers(config, odd.architecture, odd.cell)
+    named = any("branch_steps" in section for section in layers.values())
+    key = "branch_steps" if named else "steps"
+    mend = "more steps, or " if count < usual and not named else ""
+    raise UserError(
+        f"{_place(layers, key)}.{key}: {odd.id} has {count} branches and {other.id} has {usual}; all runs branch off "
+        f"equally often: give {mend}branch_steps of {usual}"
+    )
+
+
+def _check_warmup(config: Config, run: Run) -> None:
+    if run.training.warmup_steps >= run.training.steps:
+        place = _place(_layers(config, run.architecture, run.cell), "warmup_steps", "steps")
+        raise UserError(
+            f"{place}.warmup_steps: {run.training.warmup_steps} with {run.training.steps} steps of the stable phase, "
+            "so that the learning rate never reaches its peak; lower it, or raise steps"
+        )

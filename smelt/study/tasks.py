@@ -1,0 +1,172 @@
+"""The downstream tasks of a study: which it asks for, where their items lie, and what the jobs are told.
+
+Only the study, `smelt.workflow.specs` and the Snakefile use it. Of a run, *every* endpoint is scored on one choice
+of items and demonstrations, and the *final* one, if asked for, on another, as a rule larger one.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from smelt.errors import UserError
+from smelt.evaluation.tasks.items import find_named
+from smelt.evaluation.tasks.registry import Task, chosen, presets, read_tasks, shots_taken
+from smelt.spec import plain
+from smelt.study.base import Study
+
+PARTS = ("every", "final")
+MADE = "desk"  # the suite whose items the pipeline makes itself
+
+
+def check(study: Study) -> None:
+    """Raise UserError where the study's choice of tasks cannot be met."""
+    evaluation = study.config["evaluation"]
+    if not evaluation["tasks"]:
+        if asked := [part for part in PARTS if part in evaluation]:
+            raise UserError(f"evaluation.{asked[0]}: there are no tasks to score; name some under evaluation.tasks")
+        return
+    if not parts(study):
+        raise UserError("evaluation.tasks: say what is scored on them: give evaluation.every, evaluation.final or both")
+    if "every" in evaluation and "scores" in study.config:
+        raise UserError("scores: the study scores its endpoints itself (evaluation.every); take one of the two out")
+    given = [task for task in wanted(study) if task.suite != MADE]
+    if given and not evaluation["data"]:
+        raise UserError(
+            f"evaluation.data: empty, but {len(given)} tasks, {given[0].name} first, read files; name their folder"
+        )
+    if given and not Path(data(study)).is_dir():
+        raise UserError(
+            f"evaluation.data: no folder {data(study)}; the path is taken from the folder of the study file, and"
+            " docs/downstream.md says what fills it"
+        )
+    if not scored(study):
+        absent = "; ".join(_absent(study, task).removeprefix("evaluation.data: ") for task in wanted(study))
+        raise UserError(
+            f"evaluation.data: no task can be scored: {absent}; docs/downstream.md says what fills the folder"
+        )
+    for part in parts(study):
+        _check_shots(study, part)
+
+
+def _check_shots(study: Study, part: str) -> None:
+    """Raise UserError where no task whose file is there takes any of a part's numbers of demonstrations."""
+    if not any(_asked(study, part, task) for task in scored(study)):
+        most = max(max(task.shots, task.sweep_shots) for task in scored(study))
+        raise UserError(
+            f"evaluation.{part}.shots: {study.config['evaluation'][part]['shots']}, but none of the tasks takes more"
+            f" than {most}; name a smaller number, or leave shots out for each task's own"
+        )
+
+
+def _asked(study: Study, part: str, task: Task) -> list[int]:
+    """Numbers of demonstrations that a part asks a task with."""
+    return shots_taken(task, study.config["evaluation"][part]["shots"])
+
+
+def wanted(study: Study) -> list[Task]:
+    """The tasks that the study asks for."""
+    try:
+        return chosen(study.config["evaluation"]["tasks"], read_tasks())
+    except UserError as error:
+        raise UserError(f"evaluation.tasks: {error}") from None
+
+
+def parts(study: Study) -> list[str]:
+    """Of every and final, those that the study scores."""
+    return [part for part in PARTS if part in study.config["evaluation"]]
+
+
+def made(study: Study, name: str) -> str:
+    """Where a file of the suite that is made here lies."""
+    return f"{study.root}/evaluation/items/{name}"
+
+
+def files(study: Study) -> dict[str, str]:
+    """Where the files of the tasks lie, by their names in the list of tasks.
+
+    A file that is nowhere is left out, and with it its tasks.
+    """
+    found: dict[str, str] = {}
+    for task in wanted(study):
+        paths = _places(study, task)
+        if all(paths.values()):
+            found |= paths
+    return found
+
+
+def _places(study: Study, task: Task) -> dict[str, str]:
+    """Where each file of a task lies, by its name in the list of tasks; empty where it is nowhere."""
+    names = [name for name in (task.file, task.demonstrations) if name]
+    return {name: made(study, name) if task.suite == MADE else _given(study, name) for name in names}
+
+
+def data(study: Study) -> str:
+    """The folder of the files that the user brings."""
+    return study.beside(study.config["evaluation"]["data"])
+
+
+def _given(study: Study, name: str) -> str:
+    path = find_named(data(study), name)
+    return str(path) if path else ""
+
+
+def scored(study: Study) -> list[Task]:
+    """The tasks whose files are there."""
+    there = files(study)
+    return [task for task in wanted(study) if task.file in there and (task.demonstrations or task.file) in there]
+
+
+def calibrated(study: Study) -> bool:
+    """Whether any score of every endpoint can be calibrated against its loss: all but parts of Core or Completion.
+
+    Each task counts at its own number of demonstrations.
+    """
+    if "every" not in parts(study):
+        return False
+    standard = [task for task in scored(study) if task.shots in _asked(study, "every", task)]
+    nine = {task.name for task in read_tasks().values() if task.suite == "core" and task.completion}
+    return any(task.suite != "core" for task in standard) or nine <= {task.name for task in standard}
+
+
+def missing(study: Study) -> list[str]:
+    """A line for each task that is not scored: the first of its files that is missing and where it can be had, or the
+    part that asks for more demonstrations than it takes."""
+    there = scored(study)
+    lines = [_absent(study, task) for task in wanted(study) if task not in there]
+    for part in parts(study):
+        lines += [_left_out(study, part, task) for task in there if not _asked(study, part, task)]
+    return lines
+
+
+def _absent(study: Study, task: Task) -> str:
+    file = next(name for name, path in _places(study, task).items() if not path)
+    return f"evaluation.data: no file {file} in {data(study)}, so {task.name} is not scored; it is {task.source}"
+
+
+def _left_out(study: Study, part: str, task: Task) -> str:
+    asked, most = study.config["evaluation"][part]["shots"], max(task.shots, task.sweep_shots)
+    return f"evaluation.{part}.shots: {asked}, but {task.name} takes {most} at the most, so {part} does not score it"
+
+
+def requests(study: Study, part: str) -> dict[str, Any]:
+    """What the job that builds the requests of one part is told; its files are those of `files`, in that order."""
+    choice = dict(study.config["evaluation"][part])
+    return {
+        "tasks": [plain(task) for task in scored(study)],
+        "files": list(files(study)),
+        "preset_items": presets()[choice.pop("preset")],
+        "truncation": study.config["evaluation"]["truncation"],
+        "context": study.config["corpus"]["context"],
+        **choice,
+    }
+
+
+def scores(study: Study) -> dict[str, Any]:
+    """What the jobs that average the scores are told of tasks and choices."""
+    chosen_parts = {part: study.config["evaluation"][part] for part in parts(study)}
+    return {
+        "tasks": [plain(task) for task in wanted(study)],  # those without a file are counted as missing
+        "presets": {part: choice["preset"] for part, choice in chosen_parts.items()},
+        "sampler": {part: choice["sampler"] for part, choice in chosen_parts.items()},
+        "baselines": study.config["evaluation"]["baselines"],
+        "shots": chosen_parts.get("final", {}).get("shots", []),  # of the sweep; none = all that are scored
+    }

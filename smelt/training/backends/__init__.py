@@ -1,0 +1,1 @@
+"""Where a network trains: one process or many, CPU or GPU."""

@@ -1,0 +1,1 @@
+"""What a killed run resumes from, and how models are written."""

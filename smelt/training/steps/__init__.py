@@ -1,0 +1,1 @@
+"""One optimizer step: data, schedule, update, log."""

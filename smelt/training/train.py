@@ -1,0 +1,116 @@
+"""Train one run: a stable phase and its decay branches, in one job.
+
+Reads the run's spec and the packed contexts of the stable and the decay stream; writes one model for each
+branch (fp32 safetensors that carry their model settings) and the log (Parquet). Branches are decayed in memory:
+the stable weights and moments are copied, decayed on the decay stream from its start, and put back, so that the
+stable phase is the same to the last bit as without branches. A killed job resumes from its state folder to the
+same bytes.
+
+The same run in several jobs: smelt.training.stable, smelt.training.decay and smelt.training.join.
+"""
+
+import argparse
+import functools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from smelt.artifacts import table, write_table
+from smelt.errors import command
+from smelt.training import job
+from smelt.training.processes import first
+from smelt.training.saves import resume
+from smelt.training.steps.data import Stream
+from smelt.training.steps.log import LOG, origin
+from smelt.training.trainer import Trainer
+
+MODULE = "smelt.training.train"
+
+
+class Run:
+    """A run in progress: its trainer, both streams, and the branches that are finished."""
+
+    def __init__(self, trainer: Trainer, stable: Sequence[str], decay: Sequence[str], folder: Path) -> None:
+        self.trainer, self.folder = trainer, folder
+        self.stable, self.decay = (Stream(shards, trainer.settings.seed) for shards in (stable, decay))
+        self.branches = 0
+        saved = trainer.network.saved(folder)
+        if saved is not None:
+            trainer.restore(saved)
+            self.branches = saved.place["branches"]
+
+    def save(self) -> None:
+        """Save what the rest of the run depends on."""
+        self.trainer.save(self.folder, branches=self.branches)
+
+    @property
+    def branching(self) -> bool:
+        """Whether a branch leaves here that is not finished."""
+        steps = self.trainer.settings.branch_steps
+        return self.branches < len(steps) and steps[self.branches] == self.trainer.done
+
+    def run_branch(self) -> None:
+        """Decay a copy of the current weights and keep the endpoint; nothing of it when asked to end."""
+        trainer, branch = self.trainer, self.branches + 1
+        before = trainer.network.copy()
+        logged = len(trainer.rows)
+        for index in range(trainer.settings.decay_steps):
+            if not trainer.stopping:
+                trainer.decay_step(self.decay, branch, index)
+        if trainer.stopping:
+            del trainer.rows[logged:]
+        else:
+            trainer.write_endpoint(self.folder / f"branch-{branch}.safetensors", branch)
+            self.branches = branch
+        trainer.network.put_back(before)
+
+
+def train(run: Run, name: str, checkpoint_steps: int) -> None:
+    """Bring the run to its end, saving as it goes; raises SystemExit(STOPPED) when asked to end.
+
+    `checkpoint_steps` is the number of stable steps between saves; it decides no bit of the run.
+    """
+    trainer = run.trainer
+    while run.branching or trainer.done < trainer.settings.steps:
+        branching = run.branching
+        if branching:
+            run.run_branch()
+        else:
+            trainer.stable_step(run.stable)
+        if branching or trainer.stopping or trainer.done % checkpoint_steps == 0:
+            run.save()
+        if trainer.stopping:
+            job.leave(name, f"step {trainer.done}")
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = job.parser(MODULE, __doc__)
+    parser.add_argument("--stable", nargs="+", required=True, help="shards of the stable stream, in order")
+    parser.add_argument("--decay", nargs="+", required=True, help="shards of the decay stream, in order")
+    parser.add_argument("--models", type=Path, nargs="+", required=True, help="one model for each branch, in order")
+    parser.add_argument("--log", type=Path, required=True, help="the training log (Parquet)")
+    told = parser.parse_args(argv)
+
+    spec = json.loads(told.spec)
+    inputs = [*told.stable, *told.decay]
+    with job.together(spec), job.state_folder(told.state, job.identity(spec, MODULE, inputs)) as folder:
+        trainer = Trainer(spec)
+        job.prepare(trainer)
+        run = Run(trainer, told.stable, told.decay, folder)
+        recipe = trainer.settings
+        job.watch(trainer, told, recipe.steps + len(recipe.branch_steps) * recipe.decay_steps)
+        train(run, told.state.name, told.checkpoint_steps)
+        trainer.network.finish()
+        first(functools.partial(_publish, run, told, spec, inputs))
+
+
+def _publish(run: Run, told: argparse.Namespace, spec: dict[str, Any], inputs: Sequence[str]) -> None:
+    for branch, path in enumerate(told.models, start=1):
+        job.publish(run.folder / f"branch-{branch}.safetensors", path)
+    write_table(table(run.trainer.rows, LOG), told.log, origin(spec, inputs))
+    resume.clear(run.folder)
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,1 @@
+"""What only Snakemake uses: job specs, resource requests, paths, targets, and checks before a start."""

@@ -1,0 +1,113 @@
+"""What the jobs that grow with a study ask a cluster's scheduler for: GPUs, memory and run time.
+
+None of it decides a bit of a run, and only the Snakefile uses it. A run on GPUs (training.device: cuda) asks for one a
+process; hours come from its FLOPs and the machine of the study's plan (smelt.budgets.plan), so that a larger run asks
+for more. A job that its run time cuts short has saved its state and the next attempt goes on, so `cluster.hours`
+bounds a job and not a run.
+"""
+
+import dataclasses
+import math
+import os
+
+from smelt.budgets import sharding
+from smelt.budgets.ledger import budget
+from smelt.budgets.memory import STATE, activation_bytes, all_params, checkpoint_bytes, logit_bytes
+from smelt.errors import UserError
+from smelt.study.base import Study
+from smelt.study.grid import GridStudy, Run
+from smelt.workflow import preflight
+
+MEGABYTE = 10**6
+HOUR = 60  # minutes
+SHARD_BYTES = 24  # a token of a shard that is packed: its id and segment in wide integers, and the tables made of them
+PACKED_TOKENS = 1e5  # a second, of reading, encoding and packing
+START = 15  # minutes: imports, reading shards, saves
+MARGIN = 1.5  # of the planned time, so that a slow node needs no second attempt
+CPU_FLOPS = 5e9  # a second of one core; 7 to 55 were measured, the least for the widest rows of small experts
+LOGIT_ROWS = 4096  # whose predictions exist at a time (smelt.model.gpu_loss)
+GPU_PROCESS = 16_000 * MEGABYTE  # bytes on the host of each GPU's own process: CUDA, shards, pinned buffers
+
+
+def state_root(study: Study) -> str:
+    """Where killed jobs leave what they resume from: beside the results, or below the folder that SMELT_STATE names,
+    which outlives a job where those do not."""
+    outside = os.environ.get("SMELT_STATE")
+    return f"{outside}/{study.name}" if outside else f"{study.root}/state"
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What one job asks for."""
+
+    gpu: int | None  # None of a job without: to an executor, none asked for and 0 are not the same
+    mem_mb: int
+    runtime: int  # minutes
+
+
+def training(study: GridStudy, run: Run, part: str, attempt: int = 1) -> Request:
+    """The request of the `attempt`-th try at one part of a run; later ones ask for more memory and time.
+
+    A part is "run", all of it in one job, "stable", its stable phase, or "decay", one of its decays.
+    """
+    limit = int(study.config["cluster"]["hours"] * HOUR)
+    gpus, flops = _gpus(study, run), job_flops(study, run, part)
+    rate = study.config["plan"]["peak_flops"] * study.config["plan"]["utilisation"] * gpus
+    minutes = math.ceil(START + MARGIN * flops / (rate or CPU_FLOPS * run.training.processes) / 60)
+    # With GPUs the state lives there, and copies of it are here: one while it is saved, one that a branch returns to.
+    copies = (2 if part == "run" else 1) * checkpoint_bytes(run.model)
+    memory = gpus * GPU_PROCESS + copies if gpus else preflight.memory(run)
+    return Request(gpus or None, grown(memory / MEGABYTE, attempt), min(limit, minutes * attempt))
+
+
+def grown(amount: float, attempt: int) -> int:
+    """An amount of memory, half as much again at each further attempt: 1, 1.5, 2, ... times."""
+    return math.ceil(amount * (1 + attempt) / 2)
+
+
+def shard(study: GridStudy, attempt: int = 1) -> Request:
+    """The request of the `attempt`-th try at packing one shard of a stream."""
+    tokens = study.config["corpus"]["shard_contexts"] * study.config["corpus"]["context"]
+    memory, minutes = 1000 + SHARD_BYTES * tokens / MEGABYTE, 10 + tokens / PACKED_TOKENS / 60
+    return Request(None, grown(memory, attempt), math.ceil(minutes * attempt))
+
+
+def job_flops(study: GridStudy, run: Run, part: str) -> float:
+    """FLOPs of one job, LM head included."""
+    recipe, found = run.training, budget(run.model, study.attention_keys)
+    decays = {"run": len(recipe.branch_steps), "stable": 0, "decay": 1}[part]
+    steps = (0 if part == "decay" else recipe.steps) + decays * recipe.decay_steps
+    tokens = steps * recipe.batch_contexts * study.config["corpus"]["context"]
+    return float(tokens * (found.flops_per_token + found.head_flops_per_token))
+
+
+def gpu_bytes(study: GridStudy, run: Run) -> int:
+    """Bytes that training a run takes on each of its GPUs: its slice of the state, what is gathered of others, and its
+    contexts, whose residual stream is float32."""
+    recipe, context = run.training, study.config["corpus"]["context"]
+    state = -(-STATE * all_params(run.model) // recipe.processes)
+    gathered = sharding.held_bytes(run.model, recipe.expert_parallel) if recipe.spread else 0
+    kept = 2 * recipe.micro_batch * context * activation_bytes(run.model, checkpointing=recipe.recompute)
+    return state + gathered + kept + LOGIT_ROWS * logit_bytes(run.model)
+
+
+def _gpus(study: GridStudy, run: Run) -> int:
+    """GPUs of one node that a run trains on: one for each process, or none.
+
+    Raises UserError where a node has fewer, or where they do not hold the run.
+    """
+    if run.training.device == "cpu":
+        return 0
+    gpus, node, room = run.training.processes, study.config["cluster"]["gpus"], study.config["plan"]["memory_bytes"]
+    if node and gpus > node:
+        raise UserError(
+            f"training of {run.id}: {gpus} processes, each with a GPU, and a node has {node} (cluster.gpus); lower "
+            "training.processes"
+        )
+    if (needed := gpu_bytes(study, run)) > room:
+        raise UserError(
+            f"training of {run.id} needs about {needed / 1e9:.0f} GB on each of {gpus} GPUs, which have "
+            f"{room / 1e9:.0f} (plan.memory_bytes); lower training.micro_contexts, set training.recompute or "
+            "training.expert_parallel, or raise training.processes"
+        )
+    return gpus

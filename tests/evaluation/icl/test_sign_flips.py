@@ -1,0 +1,81 @@
+"""Sign flips against a count of all patterns, and Holm's correction against a worked example."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smelt.evaluation.icl.sign_flips import holm, sign_flips
+
+TENTHS = st.lists(st.integers(-20, 20), min_size=1, max_size=9)
+
+
+@given(TENTHS)
+def test_the_p_values_are_the_shares_of_all_patterns(tenths):
+    found = sign_flips(np.array(tenths) / 10)
+    patterns = itertools.product((1, -1), repeat=len(tenths))
+    sums = [sum(sign * one for sign, one in zip(pattern, tenths, strict=True)) for pattern in patterns]
+    observed = sum(tenths)
+    assert Fraction(found.p) == Fraction(sum(one >= observed for one in sums), len(sums))
+    assert Fraction(found.p_two_sided) == Fraction(sum(abs(one) >= abs(observed) for one in sums), len(sums))
+    assert found.exact
+
+
+def test_ten_seeds_of_one_sign_reach_the_smallest_value():
+    found = sign_flips(np.linspace(0.001, 0.02, 10))
+    assert (found.p, found.p_two_sided, found.patterns) == (1 / 1024, 2 / 1024, 1024)
+    assert sign_flips(-np.linspace(0.001, 0.02, 10)).p == 1
+
+
+def test_equal_differences_tie_in_spite_of_rounding():
+    """0.1 + 0.2 - 0.3 is no zero in floating point; the patterns that tie with the observed one must count."""
+    assert sign_flips(np.array([0.1, 0.2, -0.3])).p == 5 / 8
+    assert sign_flips(np.full(10, 0.1) * np.array([1] * 9 + [-1])).p == 11 / 1024
+
+
+def test_no_difference_at_all_is_no_evidence():
+    found = sign_flips(np.zeros(4))
+    assert (found.p, found.p_two_sided, found.patterns) == (1.0, 1.0, 16)
+    with pytest.raises(ValueError, match="no difference"):
+        sign_flips(np.zeros(0))
+
+
+def test_zeros_change_nothing():
+    values = np.array([0.3, -0.1, 0.4, 0.2])
+    padded = np.concatenate([values, np.zeros(500)])
+    assert sign_flips(padded)[:2] == sign_flips(values)[:2]
+
+
+def test_many_differences_are_sampled_with_a_seed_and_come_near_the_exact_value():
+    values = np.random.default_rng(0).normal(0.2, 1, size=16)
+    exact = sign_flips(values)
+    sampled = sign_flips(values, exact=12, flips=20_000, seed=3)
+    assert exact.exact
+    assert not sampled.exact
+    assert sampled.patterns == 20_001
+    for near, value in ((sampled.p, exact.p), (sampled.p_two_sided, exact.p_two_sided)):
+        assert abs(near - value) < 4 * np.sqrt(value * (1 - value) / 20_000)
+    assert exact.p_two_sided > exact.p + 0.02
+    assert sampled == sign_flips(values, exact=12, flips=20_000, seed=3)
+    assert sampled != sign_flips(values, exact=12, flips=20_000, seed=4)
+    assert sign_flips(np.ones(100), flips=1000).p == 1 / 1001  # never 0
+
+
+def test_holm_against_a_worked_example():
+    adjusted = holm([0.01, 0.04, 0.03, 0.005])
+    assert adjusted == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_keeps_the_order_and_is_never_below_the_raw_value_nor_above_bonferroni(p_values):
+    adjusted = holm(p_values)
+    for raw, one in zip(p_values, adjusted, strict=True):
+        assert raw <= one <= 1
+    assert min(adjusted) == pytest.approx(min(1, len(p_values) * min(p_values)))
+    order = np.argsort(p_values, kind="stable")
+    assert (np.diff(np.array(adjusted)[order]) >= 0).all()

@@ -1,0 +1,86 @@
+"""The parts that all figures share: colours, legends, axes, rows in order."""
+
+from pathlib import Path
+
+import pytest
+from matplotlib import pyplot as plt
+
+from smelt.errors import UserError
+from smelt.reporting.style import log_axes, style
+from smelt.reporting.style.labels import counted, ordered, segments
+from smelt.reporting.style.layout import settle
+
+
+def test_colours_are_distinct_and_labels_in_order() -> None:
+    assert len(set(style.COLOURS)) == len(style.COLOURS) >= 7
+    data = [{"scale": "B", "F": 2.0}, {"scale": "A", "F": 9.0}, {"scale": "B", "F": 4.0}]
+    assert ordered(data, "scale", "F") == ["B", "A"]
+    assert counted([{"architecture": "x"}], ["x", "y"]) == "1 endpoints (x 1, y 0)"
+    many = style.colours([str(place) for place in range(30)])
+    assert len(set(many.values())) == 30
+
+
+def test_a_legend_fits_the_page_and_reads_by_rows() -> None:
+    figure, _ = style.panels(1)
+    style.legend(figure, [style.key(f"{place} of a legend's many entries", marker="o") for place in range(9)])
+    figure.canvas.draw()
+    (drawn,) = figure.legends
+    assert drawn.get_window_extent().width < figure.bbox.width
+    tops = [round(text.get_window_extent().y0) for text in drawn.get_texts() if text.get_text()]
+    places = [int(text.get_text()[0]) for text in drawn.get_texts() if text.get_text()]
+    assert [place for _, place in sorted(zip(tops, places, strict=True), key=lambda pair: (-pair[0], pair[1]))] == [
+        *range(9)
+    ]
+    plt.close("all")
+
+
+def test_a_curve_is_cut_where_its_window_changes() -> None:
+    rows = [{"window": window, "x": place} for place, window in enumerate("aabb")]
+    parts = segments(rows, "window")
+    assert [(window, [row["x"] for row in part]) for window, part in parts] == [("a", [0, 1]), ("b", [1, 2, 3])]
+
+
+def test_panels_stand_at_rounded_places_and_stay_there() -> None:
+    figure, axes = style.panels(2)
+    axes[0].set(title="above", ylabel="beside")
+    settle(figure)
+    places = [value for axis in axes for value in axis.get_position().bounds]
+    assert all(abs(value - round(value, 6)) < 1e-12 for value in places)
+    axes[0].set_ylabel("of\nthree\nlines")
+    figure.canvas.draw()
+    assert [value for axis in axes for value in axis.get_position().bounds] == places
+    plt.close("all")
+
+
+def test_files_by_the_figure_that_their_names_say() -> None:
+    paths = [Path("out/one.pdf"), Path("out/two.png"), Path("out/one.svg")]
+    assert style.by_figure(paths, ["one", "two"]) == {"one": [paths[0], paths[2]], "two": [paths[1]]}
+    with pytest.raises(UserError, match="no figure of that name; expected one of one, three"):
+        style.by_figure(paths, ["one", "three"])
+
+
+@pytest.mark.parametrize(
+    ("value", "tokens", "scientific"),
+    [
+        (2e10, "20B", r"$2\cdot 10^{10}$"),
+        (1.5e5, "150K", r"$1.5\cdot 10^{5}$"),
+        (1e9, "1B", "$10^{9}$"),
+        (1e12, "1T", "$10^{12}$"),
+        (500.0, "500", r"$5\cdot 10^{2}$"),
+    ],
+)
+def test_numbers_on_axes(value: float, tokens: str, scientific: str) -> None:
+    assert log_axes.tokens(value) == tokens
+    assert log_axes.scientific(value) == scientific
+
+
+@pytest.mark.parametrize("ends", [(1.0, 1.2), (3.0, 40.0), (2e10, 2.2e11), (1e19, 2e22), (1.0, 1e30)])
+def test_a_log_axis_has_some_labels_and_few(ends: tuple[float, float]) -> None:
+    figure, (axis,) = style.panels(1)
+    axis.set(xscale="log", xlim=ends)
+    log_axes.counted_log(axis.xaxis, *ends, log_axes.tokens)
+    figure.canvas.draw()
+    ticks = [tick for tick in axis.xaxis.get_majorticklocs() if ends[0] <= tick <= ends[1]]
+    assert 1 <= len(ticks) <= 5
+    assert not any(label.get_text() for label in axis.get_xticklabels(minor=True))
+    plt.close("all")
