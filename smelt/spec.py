@@ -11,6 +11,9 @@ import dataclasses
 import functools
 import hashlib
 import json
+import types
+import typing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +34,7 @@ def digest(text: str | bytes) -> str:
 
 
 def load(cls: type[T], text: str | dict[str, Any]) -> T:
-    """Build the settings dataclass `cls` from a job's JSON; lists become tuples.
+    """Build the settings dataclass `cls` from a job's JSON; nested dataclasses too, and lists become tuples.
 
     Raises UserError on an unknown or a missing key.
     """
@@ -47,20 +50,50 @@ def load(cls: type[T], text: str | dict[str, Any]) -> T:
     ]
     if missing:
         raise UserError(f"{cls.__name__}: setting {missing[0]!r} is missing")
-    return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+    hints = typing.get_type_hints(cls)
+    return cls(**{name: _loaded(hints[name], value) for name, value in values.items()})
+
+
+def _loaded(hint: Any, value: Any) -> Any:
+    """A plain value as its field's type has it: nested dataclasses are built, lists become tuples."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        hint = next((part for part in parts if part is not type(None)), Any)
+        return None if value is None else _loaded(hint, value)
+    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+        return load(typing.cast(type[Any], hint), dict(value))
+    if isinstance(value, list):
+        part = parts[0] if origin is tuple and parts[1:] == (Ellipsis,) else Any
+        return tuple(_loaded(part, item) for item in value)
+    if isinstance(value, Mapping) and len(parts) == 2:
+        return {key: _loaded(parts[1], item) for key, item in value.items()}
+    return value
 
 
 def plain(settings: Any) -> dict[str, Any]:
     """A settings dataclass as plain values, those equal to their default left out: the inverse of `load`.
 
-    A default left out keeps a spec as it is when a setting is added; where a default changes, the code
-    changes with it, and so does its fingerprint.
+    Nested dataclasses become dictionaries, tuples become lists. A default left out keeps a spec as it is when a
+    setting is added; where a default changes, the code changes with it, and so does its fingerprint.
     """
     return {
-        field.name: list(value) if isinstance(value, tuple) else value
+        field.name: _plain(value)
         for field in dataclasses.fields(settings)
-        if (value := getattr(settings, field.name)) != field.default
+        if (value := getattr(settings, field.name)) != _default(field)
     }
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    """The default of a field; MISSING, which equals nothing, where it has none."""
+    return field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return plain(value)
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return {key: _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
 @functools.cache

@@ -86,6 +86,33 @@ def test_a_new_setting_leaves_specs_as_they_were():
     assert canonical_json(plain(Longer(**needed))) == canonical_json(plain(TrainingSettings(**needed)))
 
 
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    name: str
+    sizes: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    runs: tuple[Inner, ...]
+    chosen: Inner | None = None
+    by_name: dict[str, Inner] = dataclasses.field(default_factory=dict)
+    pairs: tuple[tuple[str, int], ...] = ()
+
+
+def test_nested_settings_survive_their_spec():
+    value = Outer((Inner("a"), Inner("b", (1, 2))), Inner("c"), {"d": Inner("d", (3,))}, (("x", 1), ("y", 2)))
+    told = plain(value)
+    assert told["runs"] == [{"name": "a"}, {"name": "b", "sizes": [1, 2]}]
+    assert load(Outer, canonical_json(told)) == value
+    assert plain(Outer((Inner("a"),))) == {"runs": [{"name": "a"}]}
+
+
+def test_an_unknown_setting_inside_another_is_named():
+    with pytest.raises(UserError, match="Inner: unknown setting 'size'; known are name, sizes"):
+        load(Outer, {"runs": [{"name": "a", "size": 1}]})
+
+
 def test_unknown_and_missing_settings_are_named():
     with pytest.raises(UserError, match=r"TrainingSettings: unknown setting 'step'; known are steps, branch_steps"):
         load(TrainingSettings, '{"step": 3}')
@@ -186,7 +213,20 @@ def test_no_import_hides_from_the_fingerprint():
 
 
 def test_what_needs_no_torch_does_not_load_it():
-    stages = ("artifacts", "budgets", "corpus", "errors", "labels", "reporting", "scaling", "spec", "study", "surfaces")
+    stages = (
+        "artifacts",
+        "budgets",
+        "corpus",
+        "errors",
+        "job",
+        "labels",
+        "reporting",
+        "scaling",
+        "spec",
+        "study",
+        "surfaces",
+        "tables",
+    )
     light = [name for name in MODULES if name.split(".")[1:2] and name.split(".")[1] in stages]
     light += [
         "smelt.model.settings",
