@@ -43,10 +43,10 @@ def truth() -> dict[Place, float]:
     return dict(sorted(found.items()))
 
 
-def section(surface: Any, sparsity: float) -> frontier.Section:
+def section(surface: Any, sparsity: float) -> frontier.Slice:
     """A published surface at one sparsity."""
     E, A, K, a, b, c = surface
-    return frontier.Section(E, A * (1 - sparsity) ** b, K, a, c)
+    return frontier.Slice(E, A * (1 - sparsity) ** b, K, a, c)
 
 
 def simulated(seed: int, correlation: float) -> list[dict[str, Any]]:

@@ -220,7 +220,12 @@ def peak(count: int) -> float:
         save_file(model.state_dict(), folder / "branch-1.safetensors", {"endpoint": about})
         write_table(table(list(requests(count)), REQUESTS), folder / "requests.parquet", {}, row_group_size=2000)
         arguments = [sys.executable, "-m", "smelt.evaluation.scoring.score", "--spec", json.dumps({"context": CONTEXT})]
-        arguments += ["--models", str(folder / "branch-1.safetensors"), "--every", str(folder / "requests.parquet")]
+        arguments += [
+            "--models",
+            str(folder / "branch-1.safetensors"),
+            "--all-endpoints",
+            str(folder / "requests.parquet"),
+        ]
         arguments += ["--state", str(folder / "state"), "--out", str(folder / "scores.parquet")]
         child = subprocess.Popen(arguments, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
         _, status, usage = os.wait4(child.pid, 0)

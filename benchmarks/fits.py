@@ -25,7 +25,7 @@ from scipy.optimize import minimize
 
 from smelt.scaling.fitting import point_fit, refit, resampling
 from smelt.scaling.fitting.fit import fit_surfaces
-from smelt.scaling.gains.comparison import Side
+from smelt.scaling.gains.comparison import FittedSurface
 from smelt.scaling.settings import Settings
 from smelt.scaling.subsets import level_fits
 from smelt.surfaces.catalogue import SMELT
@@ -59,7 +59,7 @@ def settings(**changes: Any) -> Settings:
         "study": "benchmark",
         "reference": "baseline",
         "sparsity_values": SPARSITIES,
-        "starts": 16,
+        "fit_starts": 16,
     }
     return Settings(**(values | changes))
 
@@ -82,7 +82,7 @@ def points(name: str, seed: int, shared: float, seeds: int = 1, first: int = 0) 
 
 
 def case(one: Points, draws: int) -> Case:
-    told = settings(draws=draws)
+    told = settings(bootstrap_draws=draws)
     design = SMELT.design(one)
     theta = point_fit.fit(one, SMELT, design, told).theta
     drawn = resampling.draw_weights({"one": one}, told)["one"]
@@ -198,13 +198,13 @@ def certify(draws: int) -> None:
 
 def sources(draws: int) -> None:
     """All sources of both architectures refitted with the exponents of each draw of the whole loss."""
-    told = settings(draws=draws)
+    told = settings(bootstrap_draws=draws)
     mine = {name: points(name, 5, 0.5, first=72 * place) for place, name in enumerate(TRUE)}
     start = time.process_time()
     fitted = fit_surfaces(mine, told)
     print(f"\nthe fit stage, {draws} draws x 2 surfaces, all checks included: {time.process_time() - start:.2f} s")
     sides = [
-        Side(mine[name], SMELT, one.fit.values, "none", "", one.drawn.draws)
+        FittedSurface(mine[name], SMELT, one.fit.values, "none", "", one.drawn.draws)
         for name, one in fitted.items()
         if one.fit is not None
     ]

@@ -47,8 +47,8 @@ class Texts(Stream):
         return Batch(torch.from_numpy(generator.integers(1, VOCABULARY, tokens)), lengths.tolist())
 
 
-def ours(settings: ModelSettings, compiled: bool, recompute: bool) -> Callable[[int], object]:
-    recipe = dataclasses.replace(RECIPE, recompute=recompute)
+def ours(settings: ModelSettings, compiled: bool, activation_checkpointing: bool) -> Callable[[int], object]:
+    recipe = dataclasses.replace(RECIPE, activation_checkpointing=activation_checkpointing)
     kernels = Device(prepare(recipe), recipe, compiled)
     feed, stream = Feed(kernels, recipe.batch_contexts), Texts()
     model = Transformer(settings)
@@ -79,7 +79,7 @@ def theirs(settings: ModelSettings) -> Callable[[int], object]:
             loss = model(tokens, labels=tokens).loss
         adamw.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), RECIPE.clip)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), RECIPE.gradient_clip)
         adamw.step()
 
     return step

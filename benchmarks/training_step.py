@@ -93,7 +93,7 @@ def theirs(settings: ModelSettings, batch: Batch) -> Callable[[], None]:
         output = model(batch.tokens[None], position_ids=positions[None], labels=labels[None])
         adamw.zero_grad()
         output.loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), RECIPE.clip)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), RECIPE.gradient_clip)
         adamw.step()
 
     return step

@@ -26,8 +26,8 @@ RESULTS = STUDY.root
 STATE = cluster.state_root(STUDY)  # what killed jobs resume from
 CONFIG = STUDY.config
 TRAINS = STUDY.kind == "trained"  # otherwise its endpoints are given
-TUNING = bool(CONFIG["tuning"]["rates"])
-SWEEPS = list(CONFIG["sweeps"])  # tables of ablations in place of fits
+TUNING = bool(CONFIG["tuning"]["learning_rates"])
+SWEEPS = list(CONFIG["ablations"])  # tables of ablations in place of fits
 TASKS = CONFIG["evaluation"]["tasks"] if TRAINS else []  # downstream tasks that its endpoints are scored on
 
 

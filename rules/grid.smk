@@ -34,7 +34,7 @@ GENERATED = [
 
 
 wildcard_constraints:
-    part="every|final",
+    part="all_endpoints|last_endpoint",
     run="|".join(RUNS),
     stream="stable|decay",
     shard=r"\d{5}",
@@ -61,8 +61,8 @@ def state_of(part):
     return lambda wildcards: f"{STATE}/{part.format(**wildcards)}"
 
 
-def checkpoint_steps(wildcards):
-    return RUNS[wildcards.run].checkpoint_steps
+def save_interval(wildcards):
+    return RUNS[wildcards.run].save_interval
 
 
 def flops_per_token(wildcards):
@@ -78,7 +78,7 @@ def events_of(part):
     """A function of wildcards: the folder of a job's events for TensorBoard; empty where the study wants none."""
 
     def folder(wildcards):
-        asked = CONFIG["watch"]["tensorboard"]
+        asked = CONFIG["monitoring"]["tensorboard"]
         return f"{RESULTS}/logs/training/tensorboard/{part.format(**wildcards)}" if asked else ""
 
     return folder

@@ -23,7 +23,7 @@ TRAINED_FIGURES = ["training_curves"] if TRAINS else []
 TRAINED_TABLES += ["subsets", "length"] if TRAINS and FITTED else []
 TRAINED_FIGURES += ["subsets", "quartiles", "length_profile"] if TRAINS and FITTED else []
 # Of those that score their endpoints on tasks, in reporting/downstream.smk; the sweep needs the final ones.
-FINAL = TASKS and "final" in CONFIG["evaluation"]
+FINAL = TASKS and "last_endpoint" in CONFIG["evaluation"]
 TASK_TABLES = ["task_scores", "core", "completion", "mmlu"] if TASKS else []
 TASK_TABLES += ["icl", "sweep"] if FINAL else []
 TASK_FIGURES = ["downstream", *(["icl"] if FINAL else [])] if TASKS else []

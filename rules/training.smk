@@ -1,16 +1,16 @@
-"""Training: a run is one job, or its stable phase and each of its decays are (training.branches).
+"""Training: a run is one job, or its stable phase and each of its decays are (training.jobs).
 
 In: packed contexts of the stable and the decay stream (corpus), the matched geometry (in the run's spec).
 Out: results/training/RUN/branch-N.safetensors, one endpoint model a branch, and log.parquet, by the rules in
-training/{together,apart}.smk; results/tables/runs.{parquet,csv}, whether each run went well.
+training/{run,branch}.smk; results/tables/runs.{parquet,csv}, whether each run went well.
 On request, since it differs from run to run: results/tables/costs.{parquet,csv}, what training and decoding took.
 A killed job resumes from results/state/RUN, which no rule declares, so that Snakemake leaves it alone.
 """
 
-PEAK_FLOPS = int(CONFIG["watch"]["peak_flops"])
+PEAK_FLOPS = int(CONFIG["monitoring"]["peak_flops"])
 
 
-include: f"training/{CONFIG['training']['branches']}.smk"
+include: f"training/{CONFIG['training']['jobs']}.smk"
 
 
 rule runs:

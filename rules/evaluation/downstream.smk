@@ -2,7 +2,7 @@
 
 In: results/training/RUN/branch-N.safetensors, results/corpus/{documents.parquet,tokenizer.json}, the item files of
 `evaluation.data`.
-Out: results/evaluation/items/desk/*.jsonl, made here; results/evaluation/requests_{every,final}.parquet, tokenised once
+Out: results/evaluation/items/desk/*.jsonl, made here; results/evaluation/requests_{all_endpoints,last_endpoint}.parquet, tokenised once
 for all endpoints; results/evaluation/RUN/scores.parquet, one row a request; results/evaluation/: task_scores, core,
 completion, mmlu and, of the final endpoints, sweep and icl; calibration_scores.parquet for the scaling stage.
 A killed job resumes from results/state/evaluation/RUN, where scores stay for a larger choice of items.
@@ -83,8 +83,8 @@ rule score:
     """Score the endpoints of one run on the requests: all of them on every, the last one on final."""
     input:
         models=models(),
-        every=requests_of("every"),
-        final=requests_of("final"),
+        all_endpoints=requests_of("all_endpoints"),
+        last_endpoint=requests_of("last_endpoint"),
     output:
         f"{RESULTS}/evaluation/{{run}}/scores.parquet",
     log:
@@ -104,7 +104,7 @@ rule score:
         "../../envs/smelt.yaml"
     shell:
         "python -m smelt.evaluation.scoring.score --spec {params.spec:q} --models {input.models:q}"
-        " --every {input.every:q} --final {input.final:q} --state {resources.state:q} --out {output:q} > {log:q} 2>&1"
+        " --all-endpoints {input.all_endpoints:q} --last-endpoint {input.last_endpoint:q} --state {resources.state:q} --out {output:q} > {log:q} 2>&1"
 
 
 rule task_scores:

@@ -93,7 +93,7 @@ def frontier(
     return [as_match(point, search, attention_keys) for point in pareto(points)]
 
 
-def pinned(
+def fixed_geometry(
     looped: ModelSettings, reference: ModelSettings, sizes: Mapping[str, int], keys: float, tolerance: Tolerance
 ) -> Match:
     """The twin with the sizes that a study pins, or UserError with the budgets that leave the tolerance."""
@@ -108,7 +108,7 @@ def pinned(
     ]
     if misses:
         raise UserError(
-            f"its pinned twin has its {' and its '.join(misses)}; take the entry out of grid.pinned, so that one is "
+            f"its pinned twin has its {' and its '.join(misses)}; take the entry out of grid.geometry, so that one is "
             "solved for, or raise grid.tolerance"
         )
     return found

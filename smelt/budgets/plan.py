@@ -47,7 +47,7 @@ class Settings:
     utilisation: float = 0.4
     memory_bytes: float = 1.41e11
     checkpoints_kept: int = 1
-    apart: bool = False  # whether a checkpoint is kept for each decay
+    branch_jobs: bool = False  # whether a checkpoint is kept for each decay
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _sharded(training: Training, model: ModelSettings, settings: Settings) -> di
     if gpus is None:
         return dict.fromkeys(names)
     micro = contexts // gpus
-    exchanged = sharding.exchanged_bytes(model, gpus, micro, micro * settings.context, recompute=True)
+    exchanged = sharding.exchanged_bytes(model, gpus, micro, micro * settings.context, activation_checkpointing=True)
     placed, gathered = (sharding.gathered_bytes(model, gpus, micro, parallel) for parallel in (True, False))
     return dict(zip(names, (gpus, held(gpus), placed + exchanged, gathered), strict=True))
 
@@ -180,7 +180,7 @@ def _sharded(training: Training, model: ModelSettings, settings: Settings) -> di
 def _storage(training: Training, model: ModelSettings, settings: Settings) -> dict[str, int]:
     weights, state = memory.model_bytes(model), memory.checkpoint_bytes(model)
     branches = len(training.branch_steps)
-    stored = branches * weights + (settings.checkpoints_kept + settings.apart * branches) * state
+    stored = branches * weights + (settings.checkpoints_kept + settings.branch_jobs * branches) * state
     return {"model_bytes": weights, "checkpoint_bytes": stored}
 
 
@@ -223,7 +223,7 @@ def _unknown(contexts: Mapping[str, int], settings: Settings) -> list[str]:
     return [
         f"whether the corpus suffices for {needed:.4g} tokens, about "
         f"{needed * settings.bytes_per_token / MEGABYTE:.2g} MB of text, is not known: corpus.megabytes and "
-        "plan.text_megabytes are 0"
+        "cost_estimate.text_megabytes are 0"
     ]
 
 

@@ -1,6 +1,6 @@
 """Search wider than a study does as it is read: the closest twin of each cell and its Pareto set, as JSON and CSV.
 
-The JSON's `pinned` is what a study takes as `grid.pinned`. One problem is a reference and its loop:
+The JSON's `geometry` is what a study takes as `grid.geometry`. One problem is a reference and its loop:
 
   attention_keys: 392
   tolerance: {flops: 0.01, params: 0.002, kv: 0.005}
@@ -70,7 +70,7 @@ def _problem(problem: dict[str, Any]) -> tuple[ModelSettings, tuple[int, int, in
     return load(ModelSettings, {"vocabulary": 1, **shape}), (start, length, visits)  # no budget holds the vocabulary
 
 
-def pinned(match: Match) -> dict[str, int]:
+def geometry(match: Match) -> dict[str, int]:
     """The sizes that a study pins."""
     return {key: value for key in GEOMETRY if (value := getattr(match.model, key)) or key != "shared_width"}
 
@@ -83,10 +83,10 @@ def _row(run: str, choice: str, match: Match) -> list[Any]:
 def write(answers: dict[str, list[Match]], json_file: Path, csv_file: Path) -> None:
     """The choice and the Pareto set of each problem."""
     content = {
-        "pinned": {run: pinned(found[0]) for run, found in answers.items()},
+        "geometry": {run: geometry(found[0]) for run, found in answers.items()},
         "ratios": {run: {key: getattr(found[0], key) for key in RATIOS} for run, found in answers.items()},
         "pareto": {
-            run: [{**pinned(match), **{key: getattr(match, key) for key in RATIOS}} for match in found[1:]]
+            run: [{**geometry(match), **{key: getattr(match, key) for key in RATIOS}} for match in found[1:]]
             for run, found in answers.items()
         },
     }

@@ -54,11 +54,11 @@ def exchanged_bytes(
     gpus: int,
     micro_batches: int,
     tokens: int,
-    recompute: bool = False,
+    activation_checkpointing: bool = False,
     value_bytes: int = VALUE,
 ) -> int:
     """Bytes of rows that a GPU gets from the others in one step, expert parallel, with `tokens` tokens of its own."""
-    ways = 2 * (2 + recompute + (micro_batches > 1))  # there and back: forward, backward, forward again, counting
+    ways = 2 * (2 + activation_checkpointing + (micro_batches > 1))  # there and back: forward, backward, again
     rows = ways * len(plan(settings)) * tokens * settings.active_experts
     return value_bytes * rows * settings.hidden_size * (gpus - 1) // gpus
 

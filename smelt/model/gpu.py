@@ -31,7 +31,7 @@ class Execution:
 
     precision: torch.dtype = torch.bfloat16  # of the products
     compiled: bool = True  # whether a block is compiled; the first step of each form of it takes long
-    recompute: bool = False  # whether the backward pass runs each block again instead of keeping what it computed
+    activation_checkpointing: bool = False  # the backward pass runs each block again
 
 
 class Visit(NamedTuple):
@@ -80,7 +80,7 @@ def _through(
     """A visit of a layer, compiled or recomputed as `execution` says."""
     visit = _compiled() if execution.compiled else _visit
     arguments = (layer, _dynamic(x), packed, rotary, scale, execution.precision)
-    if execution.recompute and torch.is_grad_enabled():
+    if execution.activation_checkpointing and torch.is_grad_enabled():
         return cast(Visit, checkpoint(visit, *arguments, use_reentrant=False, preserve_rng_state=False))
     return visit(*arguments)
 

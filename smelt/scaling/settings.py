@@ -19,9 +19,9 @@ class Settings:
     s_convention: str = "baseline"
     fit_sparsities: tuple[str, ...] = ()
     skip_branches: int = 0
-    budgets: tuple[float, ...] = ()
-    draws: int = 10000
+    compute_budgets: tuple[float, ...] = ()
+    bootstrap_draws: int = 10000
     seed: int = 0
     huber_delta: float = 0.001
-    deltas: tuple[float, ...] = (0.0003, 0.003, 0.01)
-    starts: int = 64
+    huber_deltas: tuple[float, ...] = (0.0003, 0.003, 0.01)
+    fit_starts: int = 64

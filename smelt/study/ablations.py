@@ -16,14 +16,14 @@ Trained = Mapping[tuple[str, str, str], ModelSettings]  # by (architecture, scal
 
 def check(config: Mapping[str, Any], trained: Trained) -> None:
     """Raise UserError where a sweep names what the grid does not have."""
-    if not config["sweeps"]:
+    if not config["ablations"]:
         return
-    if config["tuning"]["rates"]:
-        raise UserError("sweeps: a study that tunes the learning rate has no sweeps; take one of the two out")
-    for name, sweep in config["sweeps"].items():
-        _known(f"sweeps.{name}.sparsities", sweep["sparsities"], config["grid"]["sparsities"])
+    if config["tuning"]["learning_rates"]:
+        raise UserError("ablations: a study that tunes the learning rate has no sweeps; take one of the two out")
+    for name, sweep in config["ablations"].items():
+        _known(f"ablations.{name}.sparsities", sweep["sparsities"], config["grid"]["sparsities"])
         for line, entry in sweep["lines"].items():
-            where = f"sweeps.{name}.lines.{line}"
+            where = f"ablations.{name}.lines.{line}"
             _known(f"{where}.architectures", entry["architectures"], config["grid"]["architectures"])
             reference = _reference(entry)
             _known(f"{where}.reference", [reference], entry["architectures"])
@@ -45,7 +45,7 @@ def points(config: Mapping[str, Any], trained: Trained) -> dict[str, list[dict[s
             for cell in _cells(sweep, _reference(entry), trained)
             for point in _line(line, entry, cell, trained)
         ]
-        for name, sweep in config["sweeps"].items()
+        for name, sweep in config["ablations"].items()
     }
 
 

@@ -14,7 +14,7 @@ from smelt.errors import UserError
 from smelt.scaling.calibration.scores import read_scores
 from smelt.scaling.endpoints import simulate, user_table
 from smelt.scaling.endpoints.table import ENDPOINTS, select_points
-from smelt.scaling.endpoints.user_table import Given
+from smelt.scaling.endpoints.user_table import EndpointTable
 from smelt.scaling.settings import Settings
 from smelt.spec import load
 from smelt.study.base import Study
@@ -25,7 +25,7 @@ REFERENCE = "baseline"  # where several architectures are there and the study na
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnStudy(Study):
+class EndpointStudy(Study):
     """A validated study whose endpoints stand in a file."""
 
     kind = "own"
@@ -40,7 +40,7 @@ class OwnStudy(Study):
         return str(self.config["endpoints"])
 
     @functools.cached_property
-    def given(self) -> Given:
+    def given(self) -> EndpointTable:
         """The endpoints, with losses."""
         return user_table.read(Path(self.table), self.config["scaling"]["s_convention"])
 
@@ -88,7 +88,7 @@ class OwnStudy(Study):
 
 
 @dataclasses.dataclass(frozen=True)
-class SimulatedStudy(OwnStudy):
+class SimulatedStudy(EndpointStudy):
     """A validated study that simulates the losses of a table of endpoints."""
 
     kind = "simulated"
@@ -98,7 +98,7 @@ class SimulatedStudy(OwnStudy):
         return str(self.config["simulation"]["endpoints"])
 
     @functools.cached_property
-    def given(self) -> Given:
+    def given(self) -> EndpointTable:
         """The endpoints, with simulated losses."""
         found = user_table.read(Path(self.table), self.config["scaling"]["s_convention"], losses=False)
         return found._replace(rows=simulate.simulate(found.rows, load(simulate.Settings, self.simulation)))

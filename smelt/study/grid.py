@@ -12,7 +12,7 @@ from typing import Any
 from smelt.budgets.lattice import Lattice
 from smelt.budgets.ledger import experts_for_sparsity, fully_active
 from smelt.budgets.match import Tolerance
-from smelt.budgets.matching import coarsest, pinned, twin_of
+from smelt.budgets.matching import coarsest, fixed_geometry, twin_of
 from smelt.errors import UserError
 from smelt.labels import CONTROL
 from smelt.model.execution import middle_span
@@ -50,9 +50,9 @@ class GridStudy(Study):
         return super().scores
 
     @property
-    def apart(self) -> bool:
-        """Whether the decays of a run are jobs of their own."""
-        return bool(self.config["training"]["branches"] == "apart")
+    def branch_jobs(self) -> bool:
+        """Whether each decay branch is a job of its own."""
+        return bool(self.config["training"]["jobs"] == "branch")
 
     @property
     def reference(self) -> str:
@@ -110,7 +110,7 @@ class GridStudy(Study):
         self._check_names()
         self._check_loops()
         recipes.check_rates(self.config)
-        rates = self.config["tuning"]["rates"] or [None]
+        rates = self.config["tuning"]["learning_rates"] or [None]
         for scale in grid["scales"]:
             for label, sparsity in grid["sparsities"].items():
                 if f"{scale}-{label}" in grid["exclude"]:
@@ -147,22 +147,22 @@ class GridStudy(Study):
             layers = loop.get("layers", reference.layers)
             start, end = self._span(loop, layers)
             tolerance, plan = Tolerance(**grid["tolerance"]), (start, end - start, loop["visits"])
-            if sizes := self.pin(architecture, scale, label):
+            if sizes := self.geometry(architecture, scale, label):
                 looped = twin_of(reference, *plan, layers)
-                return pinned(looped, reference, sizes, self.attention_keys, tolerance).model
+                return fixed_geometry(looped, reference, sizes, self.attention_keys, tolerance).model
             lattice = Lattice(grid["multiple"], grid["shape"])
             return coarsest(reference, *plan, self.attention_keys, tolerance, lattice, layers).model
         except UserError as error:
             raise UserError(f"grid, {architecture} of cell {scale}-{label}: {error}") from None
 
-    def pin(self, architecture: str, scale: str, label: str) -> dict[str, int]:
+    def geometry(self, architecture: str, scale: str, label: str) -> dict[str, int]:
         """Sizes that the study pins of a run; empty where it is solved for."""
-        entry = self.config["grid"]["pinned"].get(f"{architecture}-{scale}-{label}", {})
+        entry = self.config["grid"]["geometry"].get(f"{architecture}-{scale}-{label}", {})
         return {name: size for name, size in entry.items() if name != "note"}
 
     def note(self, run: Run) -> str | None:
         """What the study says of a pinned run."""
-        entry = self.config["grid"]["pinned"].get(f"{run.architecture}-{run.cell}", {})
+        entry = self.config["grid"]["geometry"].get(f"{run.architecture}-{run.cell}", {})
         return entry.get("note")
 
     def _check_names(self) -> None:
@@ -175,11 +175,11 @@ class GridStudy(Study):
                 f"grid.exclude: {unknown[0]!r} is no cell and no run; a cell is SCALE-SPARSITY, as H64-S95, and a run "
                 "ARCHITECTURE-SCALE-SPARSITY"
             )
-        for name in grid["pinned"]:
+        for name in grid["geometry"]:
             if name not in runs:
-                raise UserError(f"grid.pinned: {name!r} is no run; a run is ARCHITECTURE-SCALE-SPARSITY")
+                raise UserError(f"grid.geometry: {name!r} is no run; a run is ARCHITECTURE-SCALE-SPARSITY")
             if name in runs[: len(cells)]:
-                raise UserError(f"grid.pinned.{name}: the geometry of the reference stands under grid.scales")
+                raise UserError(f"grid.geometry.{name}: the geometry of the reference stands under grid.scales")
 
     def _check_loops(self) -> None:
         """The reference has no loop, and a loop of the others has a span and visits."""

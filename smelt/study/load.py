@@ -16,12 +16,12 @@ import yaml
 
 from smelt.errors import UserError
 from smelt.study.base import Study
-from smelt.study.endpoint_table import OwnStudy, SimulatedStudy
+from smelt.study.endpoint_table import EndpointStudy, SimulatedStudy
 from smelt.study.grid import GridStudy
 from smelt.study.schema import completed
 
 CONFIG = Path(__file__).parents[2] / "config"
-KINDS: dict[str, type[Study]] = {"endpoints": OwnStudy, "simulation": SimulatedStudy}  # by the key that says so
+KINDS: dict[str, type[Study]] = {"endpoints": EndpointStudy, "simulation": SimulatedStudy}  # by the key that says so
 
 
 def use_this_interpreter() -> None:

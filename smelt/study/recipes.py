@@ -29,7 +29,7 @@ class Run:
     rate: int | None  # number of the swept learning rate, from 1
     model: ModelSettings
     training: TrainingSettings
-    checkpoint_steps: int  # between saves of its state; no part of what decides its bits
+    save_interval: int  # between saves of its state; no part of what decides its bits
     trained: bool  # by the default targets
 
     @property
@@ -63,13 +63,13 @@ def recipe(
     values = {name: value for section in reversed(layers.values()) for name, value in section.items()}
     values.setdefault("branch_steps", list(paper_branches(values["steps"])))
     values.setdefault("decay_steps", paper_decay(values["steps"]))
-    tuned_on = reference if values.pop("shared_rate") else architecture
+    tuned_on = reference if values.pop("shared_learning_rate") else architecture
     key = f"{_place(layers, 'learning_rate')}.learning_rate"
     values["learning_rate"] = rate or _rate(values["learning_rate"], key, tuned_on, scale)
-    checkpoint_steps = values.pop("checkpoint_steps")
-    del values["branches"]
+    save_interval = values.pop("save_interval")
+    del values["jobs"]
     try:
-        return load(TrainingSettings, {**values, "seed": seed}), checkpoint_steps
+        return load(TrainingSettings, {**values, "seed": seed}), save_interval
     except UserError as error:
         raise UserError(f"training of {'-'.join(names)}: {error}") from None
 

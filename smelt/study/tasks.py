@@ -13,7 +13,7 @@ from smelt.evaluation.tasks.registry import Task, chosen, presets, read_tasks, s
 from smelt.spec import plain
 from smelt.study.base import Study
 
-PARTS = ("every", "final")
+PARTS = ("all_endpoints", "last_endpoint")
 MADE = "desk"  # the suite whose items the pipeline makes itself
 
 
@@ -25,9 +25,14 @@ def check(study: Study) -> None:
             raise UserError(f"evaluation.{asked[0]}: there are no tasks to score; name some under evaluation.tasks")
         return
     if not parts(study):
-        raise UserError("evaluation.tasks: say what is scored on them: give evaluation.every, evaluation.final or both")
-    if "every" in evaluation and "scores" in study.config:
-        raise UserError("scores: the study scores its endpoints itself (evaluation.every); take one of the two out")
+        raise UserError(
+            "evaluation.tasks: say what is scored on them: give evaluation.all_endpoints, "
+            "evaluation.last_endpoint or both"
+        )
+    if "all_endpoints" in evaluation and "scores" in study.config:
+        raise UserError(
+            "scores: the study scores its endpoints itself (evaluation.all_endpoints); take one of the two out"
+        )
     given = [task for task in wanted(study) if task.suite != MADE]
     if given and not evaluation["data"]:
         raise UserError(
@@ -120,9 +125,9 @@ def calibrated(study: Study) -> bool:
 
     Each task counts at its own number of demonstrations.
     """
-    if "every" not in parts(study):
+    if "all_endpoints" not in parts(study):
         return False
-    standard = [task for task in scored(study) if task.shots in _asked(study, "every", task)]
+    standard = [task for task in scored(study) if task.shots in _asked(study, "all_endpoints", task)]
     nine = {task.name for task in read_tasks().values() if task.suite == "core" and task.completion}
     return any(task.suite != "core" for task in standard) or nine <= {task.name for task in standard}
 
@@ -168,5 +173,5 @@ def scores(study: Study) -> dict[str, Any]:
         "presets": {part: choice["preset"] for part, choice in chosen_parts.items()},
         "sampler": {part: choice["sampler"] for part, choice in chosen_parts.items()},
         "baselines": study.config["evaluation"]["baselines"],
-        "shots": chosen_parts.get("final", {}).get("shots", []),  # of the sweep; none = all that are scored
+        "shots": chosen_parts.get("last_endpoint", {}).get("shots", []),  # of the sweep; none = all that are scored
     }

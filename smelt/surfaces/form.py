@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smelt.errors import UserError
-from smelt.surfaces.frontier import Section
+from smelt.surfaces.frontier import Slice
 from smelt.surfaces.points import Array, Points
 
 LEVELS = ("E", "A", "K")  # the first three coefficients of every surface
@@ -162,7 +162,7 @@ class Surface:
         raw = np.where(self._logged, np.log(np.where(self._logged, values, 1)), values)
         return np.asarray(raw @ (2 * np.eye(len(design.centring)) - design.centring).T)
 
-    def section(self, values: Array, variables: Named) -> Section:
+    def section(self, values: Array, variables: Named) -> Slice:
         """The surface with all but F and D held, in plain units, for coefficients (..., P).
 
         `variables` are those of endpoints that are alike in all but size, or what is held itself.
@@ -170,7 +170,7 @@ class Surface:
         values = np.asarray(values, dtype=np.float64)
         named = {name: values[..., place] for place, name in enumerate(self.coefficients)}
         capacity, data, a, c = self.cut(named, variables)
-        return Section(named["E"], named["A"] * capacity, named["K"] * data, a, c)
+        return Slice(named["E"], named["A"] * capacity, named["K"] * data, a, c)
 
     def middle(self) -> dict[str, Array]:
         """Raw coordinates in the middle of the starts, where slopes that are not constant are centred."""

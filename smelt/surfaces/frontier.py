@@ -20,7 +20,7 @@ INSIDE, EDGE, EXTRAPOLATED = "inside", "edge", "extrapolated"
 LARGEST = 700.0  # of a log ratio, so that a gain stays a finite number
 
 
-class Section(NamedTuple):
+class Slice(NamedTuple):
     """A surface with all but F and D held: scalars, or one entry each for every draw.
 
     E in nats, A in nats (FLOPs per token)^a, K in nats tokens^c. For Eq. 2, A holds (1-S)^b.
@@ -47,37 +47,37 @@ def box(points: Points) -> Box:
     return Box(*((float(value.min()), float(value.max())) for value in values))
 
 
-def loss(section: Section, flops: Array | float, tokens: Array | float) -> Array:
+def loss(section: Slice, flops: Array | float, tokens: Array | float) -> Array:
     """The loss in nats at F (FLOPs per token) and D (tokens)."""
     E, A, K, a, c = section
     return np.asarray(E + np.exp(np.log(A) - a * np.log(flops)) + np.exp(np.log(K) - c * np.log(tokens)))
 
 
-def gamma(section: Section) -> Array:
+def gamma(section: Slice) -> Array:
     """Exponent of the frontier in compute."""
     return np.asarray(section.a * section.c / (section.a + section.c))
 
 
-def optimum(section: Section, compute: Array | float) -> tuple[Array, Array]:
+def optimum(section: Slice, compute: Array | float) -> tuple[Array, Array]:
     """F* (FLOPs per token) and D* (tokens) of Eq. 3."""
     log_c = np.log(compute)
     log_f = _log_scale(section) + log_c * section.c / (section.a + section.c)
     return np.exp(log_f), np.exp(log_c - log_f)
 
 
-def frontier_loss(section: Section, compute: Array | float) -> Array:
+def frontier_loss(section: Slice, compute: Array | float) -> Array:
     """L*(C) of Eq. 4 in nats."""
     return section.E + np.exp(_log_amplitude(section) - gamma(section) * np.log(compute))
 
 
-def log_compute(section: Section, loss: Array | float) -> Array:
+def log_compute(section: Slice, loss: Array | float) -> Array:
     """log of the compute at which the frontier reaches `loss`; infinite where it never does."""
     above = np.maximum(np.asarray(loss) - section.E, 0)
     with np.errstate(divide="ignore"):
         return np.asarray((_log_amplitude(section) - np.log(above)) / gamma(section))
 
 
-def log_multiplier(target: Section, reference: Section, compute: Array | float) -> Array:
+def log_multiplier(target: Slice, reference: Slice, compute: Array | float) -> Array:
     """log C_ref / C_tgt; infinite where the reference never reaches the target's loss."""
     return log_compute(reference, frontier_loss(target, compute)) - np.log(compute)
 
@@ -87,18 +87,18 @@ def gain_of(log_multiplier: Array | float) -> Array:
     return np.asarray(-np.expm1(np.minimum(-np.asarray(log_multiplier), LARGEST)))
 
 
-def gain(target: Section, reference: Section, compute: Array | float) -> Array:
+def gain(target: Slice, reference: Slice, compute: Array | float) -> Array:
     """Eq. 5: 1 - C_tgt / C_ref; 1 where the reference never reaches the target's loss."""
     return gain_of(log_multiplier(target, reference, compute))
 
 
-def tokens_per_parameter(section: Section, compute: Array | float) -> Array:
+def tokens_per_parameter(section: Slice, compute: Array | float) -> Array:
     """TPP = D* / (F*/6): tokens per active parameter, a parameter being 6 training FLOPs per token."""
     flops, tokens = optimum(section, compute)
     return 6 * tokens / flops
 
 
-def data_crossover(target: Section, reference: Section) -> Array:
+def data_crossover(target: Slice, reference: Slice) -> Array:
     """Tokens at which the data terms are equal, (K_t / K_r)^(1/(c_t - c_r)).
 
     Infinite or 0 where they come near each other only beyond the range of floats; NaN where they are the same.
@@ -108,12 +108,12 @@ def data_crossover(target: Section, reference: Section) -> Array:
         return np.asarray(np.exp((np.log(target.K) - np.log(reference.K)) / difference))
 
 
-def meaningful(section: Section) -> NDArray[np.bool_]:
+def meaningful(section: Slice) -> NDArray[np.bool_]:
     """Whether the closed forms hold: both exponents of the trade-off are positive."""
     return np.asarray((section.a > 0) & (section.c > 0))
 
 
-def window(section: Section, trained: Box, compute: float) -> str:
+def window(section: Slice, trained: Box, compute: float) -> str:
     """Where the optimum for `compute` lies: in the trained (F, D) box, in the compute window only, or outside."""
     if not trained.compute[0] <= compute <= trained.compute[1]:
         return EXTRAPOLATED
@@ -127,13 +127,13 @@ def worst(*windows: str) -> str:
     return max(windows, key=(INSIDE, EDGE, EXTRAPOLATED).index)
 
 
-def _log_scale(section: Section) -> Array:
+def _log_scale(section: Slice) -> Array:
     """log G, where F* = G C^(c/(a+c))."""
     level = np.log(section.a) + np.log(section.A) - np.log(section.c) - np.log(section.K)
     return np.asarray(level / (section.a + section.c))
 
 
-def _log_amplitude(section: Section) -> Array:
+def _log_amplitude(section: Slice) -> Array:
     """log f of Eq. 4."""
     scale = _log_scale(section)
     return np.logaddexp(np.log(section.A) - section.a * scale, np.log(section.K) + section.c * scale)

@@ -70,7 +70,7 @@ def main(argv: Sequence[str]) -> None:
             job.prepare(trainer)
             stream = Stream(told.decay, trainer.settings.seed)
             job.watch(trainer, told, trainer.settings.decay_steps)
-            decay(trainer, stream, told.checkpoint, spec["branch"], folder, told.state.name, told.checkpoint_steps)
+            decay(trainer, stream, told.checkpoint, spec["branch"], folder, told.state.name, told.save_interval)
         first(functools.partial(_publish, folder, told, spec, inputs))
 
 

@@ -30,7 +30,7 @@ def parser(module: str, description: str | None) -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     found.add_argument("--spec", required=True, help="canonical JSON: {context, model, training}")
     found.add_argument("--state", type=Path, required=True, help="folder that a killed job resumes from")
-    found.add_argument("--checkpoint-steps", type=int, default=50, help="steps between saves")
+    found.add_argument("--save-interval", type=int, default=50, help="steps between saves")
     watch = found.add_argument_group("watching (see docs/training.md)")
     watch.add_argument("--perf", type=Path, help="JSON lines, one a step")
     watch.add_argument("--flops-per-token", type=float, default=0.0, help="of training, by the ledger, head included")

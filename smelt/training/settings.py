@@ -20,20 +20,20 @@ class TrainingSettings:
     learning_rate: float  # peak
     warmup_steps: int = 5
     batch_contexts: int = 1
-    final_rate: float = 0.0  # fraction of the peak towards which a decay goes
+    final_lr_fraction: float = 0.0  # fraction of the peak towards which a decay goes
     beta1: float = 0.9
     beta2: float = 0.95
     weight_decay: float = 0.1
-    clip: float = 1.0  # gradient norm
+    gradient_clip: float = 1.0  # gradient norm
     balance_loss: float = 0.01  # weights of the auxiliary losses
     z_loss: float = 1e-4
     precision: str = "bfloat16"  # of the experts' products on the CPU, of all but the router's on a GPU
     seed: int = 0
     processes: int = 1  # that train together, one a core or a GPU
-    micro_contexts: int = 0  # of a step, that one process takes at a time; 0 for its whole share
+    micro_batch_contexts: int = 0  # of a step, that one process takes at a time; 0 for its whole share
     expert_parallel: bool = False  # whether each process keeps experts of its own
     device: str = "cpu"  # or "cuda": a GPU for each process
-    recompute: bool = False  # on a GPU: run each block again in the backward pass and keep its input alone
+    activation_checkpointing: bool = False  # on a GPU: keep only each block's input
 
     def __post_init__(self) -> None:
         if list(self.branch_steps) != sorted(set(self.branch_steps)):
@@ -43,26 +43,26 @@ class TrainingSettings:
                 f"branch step {self.branch_steps[-1]} lies beyond the stable phase of {self.steps} steps; "
                 "raise training.steps or lower training.branch_steps"
             )
-        if self.batch_contexts % (self.processes * max(1, self.micro_contexts)):
+        if self.batch_contexts % (self.processes * max(1, self.micro_batch_contexts)):
             raise UserError(
                 f"a step's {self.batch_contexts} contexts (training.batch_contexts) do not go evenly into "
-                f"{self.processes} processes that take {max(1, self.micro_contexts)} at a time; change "
-                "training.processes or training.micro_contexts"
+                f"{self.processes} processes that take {max(1, self.micro_batch_contexts)} at a time; change "
+                "training.processes or training.micro_batch_contexts"
             )
         if self.expert_parallel and self.processes == 1:
             raise UserError("training.expert_parallel needs training.processes above 1; leave one of them out")
-        if self.recompute and self.device == "cpu":
-            raise UserError("training.recompute needs training.device: cuda; leave one of them out")
+        if self.activation_checkpointing and self.device == "cpu":
+            raise UserError("training.activation_checkpointing needs training.device: cuda; leave one of them out")
 
     @property
     def micro_batch(self) -> int:
         """Contexts that one process takes at a time."""
-        return self.micro_contexts or self.batch_contexts // self.processes
+        return self.micro_batch_contexts or self.batch_contexts // self.processes
 
     @property
     def spread(self) -> bool:
         """Whether a run is that of smelt.training.backends.distributed, and not of smelt.training.backends.single."""
-        return self.processes > 1 or self.micro_contexts > 0
+        return self.processes > 1 or self.micro_batch_contexts > 0
 
 
 def paper_branches(steps: int) -> tuple[int, ...]:

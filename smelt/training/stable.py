@@ -115,7 +115,7 @@ def main(argv: Sequence[str]) -> None:
         wanted = sorted({*trainer.settings.branch_steps, steps})
         job.watch(trainer, told, steps)
         for step in wanted:
-            phase.reach(step, told.checkpoint_steps)
+            phase.reach(step, told.save_interval)
         first(functools.partial(_publish, phase, wanted, told, spec))
 
 

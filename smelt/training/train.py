@@ -66,10 +66,10 @@ class Run:
         trainer.network.put_back(before)
 
 
-def train(run: Run, name: str, checkpoint_steps: int) -> None:
+def train(run: Run, name: str, save_interval: int) -> None:
     """Bring the run to its end, saving as it goes; raises SystemExit(STOPPED) when asked to end.
 
-    `checkpoint_steps` is the number of stable steps between saves; it decides no bit of the run.
+    `save_interval` is the number of stable steps between saves; it decides no bit of the run.
     """
     trainer = run.trainer
     while run.branching or trainer.done < trainer.settings.steps:
@@ -78,7 +78,7 @@ def train(run: Run, name: str, checkpoint_steps: int) -> None:
             run.run_branch()
         else:
             trainer.stable_step(run.stable)
-        if branching or trainer.stopping or trainer.done % checkpoint_steps == 0:
+        if branching or trainer.stopping or trainer.done % save_interval == 0:
             run.save()
         if trainer.stopping:
             job.leave(name, f"step {trainer.done}")
@@ -100,7 +100,7 @@ def main(argv: Sequence[str]) -> None:
         run = Run(trainer, told.stable, told.decay, folder)
         recipe = trainer.settings
         job.watch(trainer, told, recipe.steps + len(recipe.branch_steps) * recipe.decay_steps)
-        train(run, told.state.name, told.checkpoint_steps)
+        train(run, told.state.name, told.save_interval)
         trainer.network.finish()
         first(functools.partial(_publish, run, told, spec, inputs))
 

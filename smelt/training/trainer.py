@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from smelt.errors import UserError
 from smelt.model.settings import ModelSettings
 from smelt.spec import canonical_json, load
-from smelt.training.backends.single import Saved, Whole
+from smelt.training.backends.single import Saved, SingleProcess
 from smelt.training.processes import any_of
 from smelt.training.settings import TrainingSettings
 from smelt.training.steps.data import Stream
 from smelt.training.steps.schedule import decay_rate, stable_rate
 
 if TYPE_CHECKING:
-    from smelt.training.backends.distributed import Spread
+    from smelt.training.backends.distributed import Distributed
 
 
 class Trainer:
@@ -73,9 +73,9 @@ class Trainer:
         self.stopping = any_of(self.asked)
 
 
-def _network(model: ModelSettings, settings: TrainingSettings) -> "Whole | Spread":
+def _network(model: ModelSettings, settings: TrainingSettings) -> "SingleProcess | Distributed":
     if not settings.spread:
-        return Whole(model, settings)
-    from smelt.training.backends.distributed import Spread  # a second of imports that one process need not spend
+        return SingleProcess(model, settings)
+    from smelt.training.backends.distributed import Distributed  # a second of imports that one process need not spend
 
-    return Spread(model, settings)
+    return Distributed(model, settings)

@@ -21,10 +21,10 @@ CORPUS = 300_000_000  # bytes of packages, documents and shards
 GIB = 2**30
 
 
-def disk(run: Run, apart: bool = False) -> int:
-    """Bytes that a run keeps: one float32 model for each branch and, where decays are jobs of their own (`apart`), the
-    state that each of them leaves from. Links to them take none."""
-    kept = WEIGHT + (TRAINING_STATE if apart else 0)
+def disk(run: Run, branch_jobs: bool = False) -> int:
+    """Bytes that a run keeps: one float32 model for each branch and, with `branch_jobs`, the state that each
+    of them branches off from. Links to them take none."""
+    kept = WEIGHT + (TRAINING_STATE if branch_jobs else 0)
     return len(run.training.branch_steps) * kept * all_params(run.model)
 
 
@@ -43,8 +43,8 @@ def check_machine(study: Study, waiting: Iterable[Run], jobs: int) -> None:
     if not runs:
         return
     largest = sorted(all_params(run.model) for run in runs)[-jobs:]
-    apart = isinstance(study, GridStudy) and study.apart
-    needed = CORPUS + sum(disk(run, apart) for run in runs) + TRAINING_STATE * sum(largest)
+    branch_jobs = isinstance(study, GridStudy) and study.branch_jobs
+    needed = CORPUS + sum(disk(run, branch_jobs) for run in runs) + TRAINING_STATE * sum(largest)
     place = next(folder for folder in (Path(study.root), *Path(study.root).parents) if folder.exists())
     free = shutil.disk_usage(place).free
     if free < needed:

@@ -52,7 +52,7 @@ def training(study: GridStudy, run: Run, part: str, attempt: int = 1) -> Request
     """
     limit = int(study.config["cluster"]["hours"] * HOUR)
     gpus, flops = _gpus(study, run), job_flops(study, run, part)
-    rate = study.config["plan"]["peak_flops"] * study.config["plan"]["utilisation"] * gpus
+    rate = study.config["cost_estimate"]["peak_flops"] * study.config["cost_estimate"]["utilisation"] * gpus
     minutes = math.ceil(START + MARGIN * flops / (rate or CPU_FLOPS * run.training.processes) / 60)
     # With GPUs the state lives there, and copies of it are here: one while it is saved, one that a branch returns to.
     copies = (2 if part == "run" else 1) * checkpoint_bytes(run.model)
@@ -87,7 +87,7 @@ def gpu_bytes(study: GridStudy, run: Run) -> int:
     recipe, context = run.training, study.config["corpus"]["context"]
     state = -(-STATE * all_params(run.model) // recipe.processes)
     gathered = sharding.held_bytes(run.model, recipe.expert_parallel) if recipe.spread else 0
-    kept = 2 * recipe.micro_batch * context * activation_bytes(run.model, checkpointing=recipe.recompute)
+    kept = 2 * recipe.micro_batch * context * activation_bytes(run.model, checkpointing=recipe.activation_checkpointing)
     return state + gathered + kept + LOGIT_ROWS * logit_bytes(run.model)
 
 
@@ -98,7 +98,11 @@ def _gpus(study: GridStudy, run: Run) -> int:
     """
     if run.training.device == "cpu":
         return 0
-    gpus, node, room = run.training.processes, study.config["cluster"]["gpus"], study.config["plan"]["memory_bytes"]
+    gpus, node, room = (
+        run.training.processes,
+        study.config["cluster"]["gpus"],
+        study.config["cost_estimate"]["memory_bytes"],
+    )
     if node and gpus > node:
         raise UserError(
             f"training of {run.id}: {gpus} processes, each with a GPU, and a node has {node} (cluster.gpus); lower "
@@ -107,7 +111,7 @@ def _gpus(study: GridStudy, run: Run) -> int:
     if (needed := gpu_bytes(study, run)) > room:
         raise UserError(
             f"training of {run.id} needs about {needed / 1e9:.0f} GB on each of {gpus} GPUs, which have "
-            f"{room / 1e9:.0f} (plan.memory_bytes); lower training.micro_contexts, set training.recompute or "
-            "training.expert_parallel, or raise training.processes"
+            f"{room / 1e9:.0f} (cost_estimate.memory_bytes); lower training.micro_batch_contexts, set "
+            "training.activation_checkpointing or training.expert_parallel, or raise training.processes"
         )
     return gpus

@@ -18,7 +18,7 @@ from smelt.reporting.paper.rounding import coefficients
 from smelt.spec import plain
 from smelt.study import ablations, tasks
 from smelt.study.base import Study
-from smelt.study.endpoint_table import OwnStudy, SimulatedStudy
+from smelt.study.endpoint_table import EndpointStudy, SimulatedStudy
 from smelt.study.grid import GridStudy, Run
 
 
@@ -29,7 +29,7 @@ def training(study: GridStudy, run: Run) -> dict[str, Any]:
 
 def stable(study: GridStudy, run: Run) -> dict[str, Any]:
     """Network and recipe of a run's stable phase, which knows nothing of the decays but where they leave."""
-    recipe = dataclasses.replace(run.training, decay_steps=1, final_rate=0.0)
+    recipe = dataclasses.replace(run.training, decay_steps=1, final_lr_fraction=0.0)
     return {**training(study, run), "training": plain(recipe)}
 
 
@@ -121,7 +121,7 @@ def plan(study: GridStudy) -> dict[str, Any]:
         names = {"architecture": run.architecture, "scale": run.scale, "sparsity": run.sparsity}
         entry = {**names, "model": plain(run.model), **recipe, "seeds": []}
         told.setdefault((run.architecture, run.cell), entry)["seeds"].append([run.id, run.seed])
-    machine = study.section("plan")
+    machine = study.section("cost_estimate")
     # Text that is asked for, or all there is.
     sizes = [study.config["corpus"]["megabytes"], machine.pop("text_megabytes", 0)]
     return {
@@ -130,7 +130,7 @@ def plan(study: GridStudy) -> dict[str, Any]:
         "text_megabytes": min((size for size in sizes if size), default=0),
         "attention_keys": study.attention_keys,
         "runs": list(told.values()),
-        **({"apart": True} if study.apart else {}),
+        **({"branch_jobs": True} if study.branch_jobs else {}),
     }
 
 
@@ -217,12 +217,12 @@ def rates(study: GridStudy) -> dict[str, Any]:
 
 def sweeps(study: GridStudy) -> dict[str, Any]:
     """The points of each ablation."""
-    return {"sweeps": ablations.points(study.config, study.networks)}
+    return {"ablations": ablations.points(study.config, study.networks)}
 
 
 def sweep_figures(study: GridStudy) -> dict[str, Any]:
     """What the figures of the ablations are drawn against."""
-    return {**figure(study), "axes": {name: sweep["axis"] for name, sweep in study.config["sweeps"].items()}}
+    return {**figure(study), "axes": {name: sweep["axis"] for name, sweep in study.config["ablations"].items()}}
 
 
 def figure(study: Study) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def figure(study: Study) -> dict[str, Any]:
 
 def tables(study: Study) -> dict[str, Any]:
     """What every table says of simulated endpoints; nothing where they were measured."""
-    rows = study.given.rows if isinstance(study, OwnStudy) else []
+    rows = study.given.rows if isinstance(study, EndpointStudy) else []
     sources = sorted({row["source"] for row in rows if row["source"].startswith("simulated")})
     return {"source": ", ".join(sources)} if sources else {}
 
@@ -248,10 +248,10 @@ def scaling(study: Study) -> dict[str, Any]:
 
 def calibration(study: Study) -> dict[str, Any]:
     """What the calibration of downstream scores needs to know."""
-    return {**study.section("scaling", ["draws", "seed"]), **figure(study)}
+    return {**study.section("scaling", ["bootstrap_draws", "seed"]), **figure(study)}
 
 
-def own_endpoints(study: OwnStudy) -> dict[str, Any]:
+def own_endpoints(study: EndpointStudy) -> dict[str, Any]:
     """How the study's file of endpoints is read."""
     return study.section("scaling", ["s_convention"])
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from smelt.budgets.lattice import Lattice
 from smelt.budgets.ledger import budget, experts_for_sparsity
 from smelt.budgets.match import Match, Tolerance
-from smelt.budgets.matching import closest, coarsest, frontier, pinned, twin_of
+from smelt.budgets.matching import closest, coarsest, fixed_geometry, frontier, twin_of
 from smelt.errors import UserError
 from smelt.model.execution import middle_span, plan
 from smelt.model.settings import ModelSettings
@@ -253,7 +253,7 @@ def test_a_pinned_twin_is_held_to_the_tolerance() -> None:
     (cell,) = [c for c in paper_cells(sparse=True) if c[0].layers == 12 and c[0].experts == 192]
     reference, looped = cell[0], twin_of(*cell, 2)
     sizes = {"hidden_size": 1056, "heads": 24, "kv_heads": 4, "head_size": 44, "experts": 288, "expert_width": 352}
-    found = pinned(looped, reference, sizes, 392, Tolerance())
+    found = fixed_geometry(looped, reference, sizes, 392, Tolerance())
     assert [f"{ratio:.3f}" for ratio in (found.flops_ratio, found.params_ratio, found.kv_ratio)] == [
         "1.029",
         "1.004",
@@ -262,9 +262,9 @@ def test_a_pinned_twin_is_held_to_the_tolerance() -> None:
     with pytest.raises(
         UserError, match=r"FLOPs per token 2\.9 % off \(tolerance flops: 0\.02\) and its KV cache 3\.1 % off"
     ):
-        pinned(looped, reference, sizes, 392, Tolerance(flops=0.02, kv=0.01))
+        fixed_geometry(looped, reference, sizes, 392, Tolerance(flops=0.02, kv=0.01))
     with pytest.raises(UserError, match="must be a multiple of kv_heads"):
-        pinned(looped, reference, {**sizes, "kv_heads": 5}, 392, Tolerance())
+        fixed_geometry(looped, reference, {**sizes, "kv_heads": 5}, 392, Tolerance())
 
 
 def test_shortfall_names_the_budget() -> None:

@@ -68,7 +68,7 @@ def model(architecture: str, scale: str, label: str) -> ModelSettings:
     loop = GRID["architectures"][architecture]
     if loop:
         start, end = middle_span(sizes["layers"], loop["span"])
-        sizes |= {key: n for key, n in GRID["pinned"][f"{architecture}-{scale}-{label}"].items() if key != "note"}
+        sizes |= {key: n for key, n in GRID["geometry"][f"{architecture}-{scale}-{label}"].items() if key != "note"}
         sizes |= {"loop_start": start, "loop_length": end - start, "visits": loop["visits"]}
     return ModelSettings(vocabulary=STUDY["corpus"]["vocabulary"], **sizes)
 
@@ -102,7 +102,7 @@ def counts(architecture: str, scale: str, label: str) -> list[float]:
 def test_the_grid_is_the_papers() -> None:
     assert len(GRID["scales"]) * len(GRID["sparsities"]) * len(GRID["architectures"]) == 32
     assert list(GRID["sparsities"]) == list(LABELS)
-    assert len(GRID["pinned"]) == 16
+    assert len(GRID["geometry"]) == 16
     for scale in GRID["scales"]:
         assert model("baseline", scale, "S0") == fully_active(model("baseline", scale, "S97"))
     # Sec. 3.2: layers 3-7, 4-9, 6-15 and 8-22, counted from 1

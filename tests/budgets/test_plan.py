@@ -86,7 +86,7 @@ def test_spread_by_hand():
 def test_checkpoints_kept():
     assert planned(checkpoints_kept=3)[0]["checkpoint_bytes"] == 2 * 4 * 164 + 3 * 12 * 164
     # Each of two decays as a job of its own leaves from a checkpoint that is kept.
-    assert planned(apart=True)[0]["checkpoint_bytes"] == 2 * (4 + 12) * 164 + 12 * 164
+    assert planned(branch_jobs=True)[0]["checkpoint_bytes"] == 2 * (4 + 12) * 164 + 12 * 164
 
 
 def test_too_little_text():
@@ -158,7 +158,7 @@ def test_studies_whose_text_suffices(name):
 def test_text_that_is_asked_for_or_all_there_is(tmp_path):
     config = yaml.safe_load(studies.find("smoke").read_text())
     for asked, held, told in [(1.5, 0, 1.5), (0, 7, 7), (9, 7, 7), (0, 0, 0)]:
-        config["corpus"]["megabytes"], config["plan"] = asked, {"text_megabytes": held}
+        config["corpus"]["megabytes"], config["cost_estimate"] = asked, {"text_megabytes": held}
         path = tmp_path / "variant.yaml"
         path.write_text(yaml.safe_dump(config, sort_keys=False))
         assert specs.plan(studies.read(path))["text_megabytes"] == told
@@ -166,9 +166,9 @@ def test_text_that_is_asked_for_or_all_there_is(tmp_path):
 
 def test_defaults_are_those_of_the_schema():
     schema = yaml.safe_load((studies.CONFIG / "schema.yaml").read_text(encoding="utf-8"))["properties"]
-    keys = {**schema["plan"]["properties"], **schema["corpus"]["properties"]}
+    keys = {**schema["cost_estimate"]["properties"], **schema["corpus"]["properties"]}
     fields = {field.name: field.default for field in dataclasses.fields(Settings)}
-    assert schema["plan"]["properties"].keys() <= fields.keys()
+    assert schema["cost_estimate"]["properties"].keys() <= fields.keys()
     known = fields.keys() & keys.keys()
     assert {name: fields[name] for name in known} == {name: keys[name]["default"] for name in known}
 

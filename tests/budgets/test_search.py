@@ -30,7 +30,7 @@ def write(folder: Path, spec: str) -> tuple[dict, list[dict[str, str]], list[byt
 
 def test_choice_and_pareto_set(tmp_path: Path) -> None:
     content, rows, written = write(tmp_path, json.dumps(SPEC))
-    pinned = content["pinned"]["smelt-200M-S95"]
+    pinned = content["geometry"]["smelt-200M-S95"]
     model = ModelSettings(vocabulary=1, layers=12, **pinned, loop_start=3, loop_length=6, visits=2)
     reference = ModelSettings(vocabulary=1, experts=192, **REFERENCE)
     ratio = budget(model, 392).flops_per_token / budget(reference, 392).flops_per_token

@@ -25,12 +25,12 @@ def phases(*runs: str) -> list[str]:
 
 
 def test_each_decay_is_a_job(workspace):
-    workspace.change(training={"branches": "apart"})
+    workspace.change(training={"jobs": "branch"})
     assert training_jobs(workspace) == sorted([*phases(*RUNS), *decays(*RUNS)])
 
 
 def test_every_job_that_trains_starts_as_many_processes_as_asked(workspace):
-    workspace.change(training={"branches": "apart", "batch_contexts": 2, "processes": 2})
+    workspace.change(training={"jobs": "branch", "batch_contexts": 2, "processes": 2})
     said = workspace.run("--dry-run", "--printshellcmds")
     started = re.findall(r"--nproc-per-node 2 -m -- smelt.training.(\w+) ", said)
     assert {job: started.count(job) for job in started} == {"stable": len(RUNS), "decay": len(RUNS) * len(BRANCHES)}
@@ -40,7 +40,7 @@ def test_every_job_that_trains_starts_as_many_processes_as_asked(workspace):
 def test_a_study_trained_apart_has_the_same_bytes(finished, tmp_path):
     """And one more branch step for all runs trains no stable step again but those behind the nearest checkpoint."""
     apart = finished.copy(tmp_path / "apart", linked=False)
-    apart.change(training={"branches": "apart"})
+    apart.change(training={"jobs": "branch"})
     target = "results/smoke/tables/runs.csv"
     apart.run("--cores", "2", target)
     before, after = finished.artifacts(), apart.artifacts()

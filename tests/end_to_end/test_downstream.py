@@ -6,8 +6,8 @@ import pytest
 
 EVALUATION = {
     "tasks": ["dyck_languages", "last_word"],
-    "every": {"preset": "smoke", "shots": [0, 4], "seeds": [0, 1]},
-    "final": {"preset": "smoke", "shots": [0, 4], "seeds": [0, 1], "sampler": "nested"},
+    "all_endpoints": {"preset": "smoke", "shots": [0, 4], "seeds": [0, 1]},
+    "last_endpoint": {"preset": "smoke", "shots": [0, 4], "seeds": [0, 1], "sampler": "nested"},
 }
 DOWNSTREAM = """calibration calibration_figure calibration_tables core downstream_figure downstream_tables
 generated_items icl icl_figure last_word_items requests score task_scores""".split()
@@ -38,7 +38,7 @@ def test_scores_reach_tables_and_figures_and_a_new_seed_costs_what_is_new(worksp
     for figure in ("downstream", "icl", "calibration"):
         assert (workspace.results / f"figures/{figure}.svg").stat().st_size > 0
 
-    workspace.change(evaluation={**EVALUATION, "every": {**EVALUATION["every"], "seeds": [0, 1, 2]}})
+    workspace.change(evaluation={**EVALUATION, "all_endpoints": {**EVALUATION["all_endpoints"], "seeds": [0, 1, 2]}})
     assert {job.split()[0] for job in workspace.waiting()} >= {"requests", "score", "core"}
     workspace.finish()
     log = (workspace.results / "logs/evaluation/smelt-H16-S85_scores.log").read_text()

@@ -28,7 +28,7 @@ TABLES_AND_FIGURES = ["scaling_tables", "sensitivity_table", "scaling_figures"]
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory) -> Workspace:
     """The example, made small, run to its end."""
-    return finished_once(tmp_path_factory, "given", EXAMPLE, scaling={"draws": 50, "starts": 4})
+    return finished_once(tmp_path_factory, "given", EXAMPLE, scaling={"bootstrap_draws": 50, "fit_starts": 4})
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_another_place_and_new_time_stamps_rerun_nothing(workspace):
 @pytest.mark.parametrize(
     ("change", "jobs"),
     [
-        ({"draws": 60}, [*FITS, *TABLES_AND_FIGURES]),
+        ({"bootstrap_draws": 60}, [*FITS, *TABLES_AND_FIGURES]),
         ({"sparsities": {"S85": 0.845}}, [*FITS, *TABLES_AND_FIGURES]),
         ({"s_convention": "own"}, ["own_endpoints", *FITS, *TABLES_AND_FIGURES]),
     ],
@@ -116,7 +116,7 @@ def test_an_edited_endpoint_reruns_all(workspace):
 @pytest.mark.slow
 def test_noise_reruns_all(tmp_path):
     study = Workspace.cloned(tmp_path / "clone", "published")
-    study.change(scaling={"draws": 20, "starts": 2})
+    study.change(scaling={"bootstrap_draws": 20, "fit_starts": 2})
     study.run("--cores", "1", "results/published/scaling/ce_gain.parquet")
     target = "results/published/scaling/ce_gain.parquet"
     assert study.waiting(target) == []

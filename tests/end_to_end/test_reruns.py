@@ -58,9 +58,9 @@ def test_another_place_another_cache_and_new_time_stamps_rerun_nothing(finished,
 
 def test_reordered_keys_and_comments_rerun_nothing(workspace):
     workspace.edit("config/smoke.yaml", "  steps: 8\n", "  # as long as it takes\n")
-    workspace.edit("config/smoke.yaml", "  checkpoint_steps: 2\n", "  checkpoint_steps: 2\n  steps: 8\n")
-    workspace.edit("config/smoke.yaml", "scaling:\n  draws: 40\n  starts: 8\n", "")
-    workspace.edit("config/smoke.yaml", "grid:\n", "scaling: {starts: 8, draws: 40}\n\ngrid:\n")
+    workspace.edit("config/smoke.yaml", "  save_interval: 2\n", "  save_interval: 2\n  steps: 8\n")
+    workspace.edit("config/smoke.yaml", "scaling:\n  bootstrap_draws: 40\n  fit_starts: 8\n", "")
+    workspace.edit("config/smoke.yaml", "grid:\n", "scaling: {fit_starts: 8, bootstrap_draws: 40}\n\ngrid:\n")
     assert workspace.waiting() == []
 
 
@@ -80,7 +80,7 @@ def test_a_cells_setting_reruns_both_of_its_pair(workspace):
 
 
 def test_the_whole_grids_setting_reruns_every_run(workspace):
-    workspace.change(training={"clip": 0.5})
+    workspace.change(training={"gradient_clip": 0.5})
     assert workspace.waiting() == expected(trained(*RUNS), POOLED)
 
 
@@ -121,7 +121,7 @@ def test_a_new_key_with_a_default_reruns_nothing(workspace):
 @pytest.mark.parametrize(
     ("section", "change", "jobs"),
     [
-        ("scaling", {"draws": 30}, [*FITS, "length", *TABLES_AND_FIGURES, *PARTS]),
+        ("scaling", {"bootstrap_draws": 30}, [*FITS, "length", *TABLES_AND_FIGURES, *PARTS]),
         ("evaluation", {"precision": "float32"}, [*evaluated(*RUNS), *POOLED]),
         ("corpus", {"heldout_tokens": 500}, ["heldout", "corpus", *evaluated(*RUNS), *POOLED]),
     ],

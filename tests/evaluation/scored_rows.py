@@ -31,9 +31,9 @@ def task(name="quiz", kind="multiple_choice", **values):
 
 
 def row(item=0, choice=0, gold=False, logp=-1.0, tokens=1, **values):
-    """One scored continuation, of branch 1 and the part "every" unless said otherwise."""
+    """One scored continuation, of branch 1 and the part "all_endpoints" unless said otherwise."""
     defaults = {
-        "part": "every", "branch": 1, "branch_step": 10, "task": "quiz", "shots": 4, "seed": 0, "item": item,
+        "part": "all_endpoints", "branch": 1, "branch_step": 10, "task": "quiz", "shots": 4, "seed": 0, "item": item,
         "item_id": f"{item:016x}", "category": "", "choice": choice, "gold": gold, "log_probability": float(logp),
         "tokens": tokens, "characters": 4, "bytes": 4, "greedy": False, "truncated": 0, "dropped": 0,
         "demonstrations": list(range(values.get("shots", 4))),
@@ -54,7 +54,7 @@ def write(rows, path):
 
 def scores_spec(tasks, runs=(RUN,), **values):
     """The spec of the task scores."""
-    parts = {"every": "smoke", "final": "lite"}
+    parts = {"all_endpoints": "smoke", "last_endpoint": "lite"}
     spec = {"tasks": [plain(one) for one in tasks], "runs": list(runs), "presets": parts}
     return json.dumps(spec | {"sampler": dict.fromkeys(parts, "smelt")} | values)
 
@@ -62,7 +62,7 @@ def scores_spec(tasks, runs=(RUN,), **values):
 def score_row(keys, score=0.5, **values):
     """A row of the table of task scores, made up directly."""
     found = dict.fromkeys(task_scores.TASK_SCORES.names)
-    found |= {"branch": 1, "branch_step": 10, "part": "every", "preset": "smoke", "sampler": "smelt"}
+    found |= {"branch": 1, "branch_step": 10, "part": "all_endpoints", "preset": "smoke", "sampler": "smelt"}
     found |= {"suite": "desk", "category": "symbolic problem solving", "shots": 4, "evaluation_seed": 0, "items": 10}
     found |= {"score": score, "ties": 0, "categories": 1, "chance": 0.0, "centred": score, "nll": 20.0, "tokens": 10}
     found |= {"bytes": 40, "truncated_share": 0.0, "dropped": 0, "completion": False}

@@ -59,7 +59,7 @@ settings = st.builds(
     decay_steps=st.integers(1, 100),
     learning_rate=st.floats(1e-9, 1.0),
     warmup_steps=st.integers(0, 9),
-    clip=st.sampled_from([1.0, 0.5]),
+    gradient_clip=st.sampled_from([1.0, 0.5]),
     precision=st.sampled_from(["bfloat16", "float32"]),
     seed=st.integers(0, 3),
 )
@@ -74,7 +74,10 @@ def test_settings_survive_their_spec(value):
 def test_defaults_stay_out_of_a_spec():
     needed = {"steps": 4, "branch_steps": [4], "decay_steps": 1, "learning_rate": 0.1}
     assert plain(load(TrainingSettings, needed)) == needed
-    assert plain(load(TrainingSettings, {**needed, "clip": 2.0, "seed": 0})) == {**needed, "clip": 2.0}
+    assert plain(load(TrainingSettings, {**needed, "gradient_clip": 2.0, "seed": 0})) == {
+        **needed,
+        "gradient_clip": 2.0,
+    }
 
 
 def test_a_new_setting_leaves_specs_as_they_were():

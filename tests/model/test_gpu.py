@@ -96,7 +96,7 @@ def test_a_step_gives_the_same_bits_again():
 
 
 def test_recomputed_blocks_give_the_same_gradients():
-    kept, again = (found(SMALL, dataclasses.replace(PLAIN, recompute=which)) for which in (False, True))
+    kept, again = (found(SMALL, dataclasses.replace(PLAIN, activation_checkpointing=which)) for which in (False, True))
     assert kept[1] == again[1]
     for name, gradient in kept[2].items():
         assert torch.equal(gradient, again[2][name]), name

@@ -12,7 +12,7 @@ from smelt.evaluation.metrics import completion, core, standard, task_scores
 from smelt.evaluation.tasks.registry import Task, chosen, read_tasks
 
 Row = dict[str, Any]
-PRESETS = {"every": ("smoke", 12), "final": ("lite", 48)}
+PRESETS = {"all_endpoints": ("smoke", 12), "last_endpoint": ("lite", 48)}
 RUN = ("architecture", "scale", "sparsity", "seed")
 
 
@@ -35,10 +35,15 @@ def task_rows(
     rows = []
     for row in endpoints:
         branch = steps.index(row["branch_step"]) + 1
-        if part == "final" and branch < len(steps):
+        if part == "last_endpoint" and branch < len(steps):
             continue
         keys = {name: row[name] for name in (*RUN, "branch_step")}
-        keys |= {"branch": branch, "part": part, "preset": preset, "sampler": "smelt" if part == "every" else "nested"}
+        keys |= {
+            "branch": branch,
+            "part": part,
+            "preset": preset,
+            "sampler": "smelt" if part == "all_endpoints" else "nested",
+        }
         for task in tasks.values():
             limit = max(task.sweep_shots, task.shots)
             for count in sorted({count for count in shots if count <= limit} or {task.shots}):

@@ -27,7 +27,7 @@ RELIED_ON = {
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tables")
-    run_stage(folder / "scaling", endpoint_rows(part(2, 2)), draws=10)
+    run_stage(folder / "scaling", endpoint_rows(part(2, 2)), bootstrap_draws=10)
     inputs = [str(folder / "scaling" / f"{name}.parquet") for name in NAMES]
     tables.main(["--artifacts", *inputs, "--csv", *(str(folder / "tables" / f"{name}.csv") for name in NAMES)])
     return folder

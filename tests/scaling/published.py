@@ -38,7 +38,7 @@ GRID = {
     ("1.6B", "S97"): ((10231971840, 0.969370), (10318492800, 0.969618)),
 }
 Grid = Mapping[tuple[str, str], Sequence[tuple[float, float]]]
-SPEC = {"study": "paper", "reference": "baseline", "sparsity_values": VALUES, "draws": 60, "starts": 8}
+SPEC = {"study": "paper", "reference": "baseline", "sparsity_values": VALUES, "bootstrap_draws": 60, "fit_starts": 8}
 
 
 def part(scales: int, sparsities: int) -> Grid:

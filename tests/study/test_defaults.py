@@ -40,11 +40,11 @@ SETTINGS = [
 ]
 # Keys that no settings hold: what the study itself makes of them.
 STUDY_KEYS = {
-    "training": {"shared_rate", "checkpoint_steps", "branches"},
+    "training": {"shared_learning_rate", "save_interval", "jobs"},
     "corpus": {"sources"},
     "scaling": {"reference", "sparsities"},
     "simulation": {"endpoints"},
-    "evaluation": {"tasks", "data", "truncation", "baselines", "every", "final"},
+    "evaluation": {"tasks", "data", "truncation", "baselines", "all_endpoints", "last_endpoint"},
 }
 
 
@@ -98,7 +98,7 @@ def test_defaults_of_the_grid():
     needed = {name for name, value in model.items() if value is dataclasses.MISSING}
     scale = keys["scales"]["additionalProperties"]
     assert needed - {"vocabulary", "experts"} == set(scale["required"]) == set(scale["properties"])
-    pinned = keys["pinned"]["additionalProperties"]
+    pinned = keys["geometry"]["additionalProperties"]
     assert set(pinned["required"]) == needed - {"vocabulary", "layers"}
     assert set(pinned["properties"]) == {*GEOMETRY, "note"}
 
@@ -122,7 +122,12 @@ def keys_of(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, dict[s
 
 def test_every_key_says_what_it_means():
     keys = dict(keys_of(SCHEMA))
-    assert {"grid.scales.*.heads", "grid.tolerance.kv", "$training.steps", "$training_override.clip"} <= keys.keys()
+    assert {
+        "grid.scales.*.heads",
+        "grid.tolerance.kv",
+        "$training.steps",
+        "$training_override.gradient_clip",
+    } <= keys.keys()
     assert [key for key, child in keys.items() if len(child.get("description", "")) < 10] == []
 
 

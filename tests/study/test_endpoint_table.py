@@ -103,7 +103,7 @@ MISTAKES = [
     ({"scaling": {"skip_branches": 6}}, r"no endpoint is left to fit; lower scaling\.skip_branches"),
     ({"scaling": {"surface": "looped_depth"}}, r"scaling\.surface: 'looped_depth' needs active_params, looped_params"),
     ({"scaling": {"surface": "mine"}}, r"scaling\.surface: 'mine' is not one of"),
-    ({"scaling": {"deltas": [0]}}, r"scaling\.deltas\.0: 0 is less than or equal to the minimum of 0"),
+    ({"scaling": {"huber_deltas": [0]}}, r"scaling\.huber_deltas\.0: 0 is less than or equal to the minimum of 0"),
 ]
 
 

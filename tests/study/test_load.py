@@ -101,13 +101,13 @@ def test_learning_rates_by_architecture_and_scale(read):
 
 def test_a_shared_rate_is_the_references(read):
     by_both = {"baseline": {"H16": 0.01, "H24": 0.02}, "smelt": {"H16": 0.03, "H24": 0.04}}
-    shared = rates(read({"training/learning_rate": by_both, "training/shared_rate": True}))
+    shared = rates(read({"training/learning_rate": by_both, "training/shared_learning_rate": True}))
     assert {run: rate for run, rate in shared.items() if run.startswith("smelt")} == {
         "smelt-H16-S85": 0.01,
         "smelt-H16-S90": 0.01,
         "smelt-H24-S85": 0.02,
     }
-    assert set(rates(read({"training/shared_rate": True})).values()) == {0.02}
+    assert set(rates(read({"training/shared_learning_rate": True})).values()) == {0.02}
 
 
 def test_a_run_overrides_its_cell_and_a_cell_the_study(read):
@@ -135,11 +135,11 @@ def test_seeds_are_runs_of_their_own(read):
 
 
 def test_a_sweep_trains_each_run_at_each_rate(read):
-    sweep = read({"tuning/rates": [0.01, 0.02]})
+    sweep = read({"tuning/learning_rates": [0.01, 0.02]})
     assert rates(sweep) == {
         f"{run.id}-rate{number}": rate for run in read().trained for number, rate in ((1, 0.01), (2, 0.02))
     }
-    longer = read({"tuning/rates": [0.01, 0.02, 0.04]})
+    longer = read({"tuning/learning_rates": [0.01, 0.02, 0.04]})
     assert run_specs(longer).items() >= run_specs(sweep).items()  # a rate added behind trains only new runs
 
 
@@ -149,15 +149,15 @@ def test_a_sweep_trains_each_run_at_each_rate(read):
         {"seeds": [0]},
         {"corpus/context": 4096, "corpus/decay_share": 0.15},
         {"corpus/weights": {}},
-        {"training/warmup_steps": 5, "training/clip": 1},
+        {"training/warmup_steps": 5, "training/gradient_clip": 1},
         {"grid/multiple": 8, "grid/active_experts": 8},
         {"grid/tolerance": {"kv": 0.04}},
         {"grid/attention_keys": 543.0},
-        {"scaling/s_convention": "baseline", "scaling/budgets": []},
+        {"scaling/s_convention": "baseline", "scaling/compute_budgets": []},
         {"evaluation": {"precision": "bfloat16"}},
         {"cells": {}, "runs": {"smelt-H16-S85": {}}},
         {"runs/smelt-H16-S85": {"learning_rate": 0.02}},
-        {"tuning": {"rates": []}},
+        {"tuning": {"learning_rates": []}},
         {"grid/architectures/baseline": {"visits": 1}},
         {"grid/architectures/smelt/span": [1, 3]},
     ],
@@ -203,7 +203,7 @@ def test_a_cell_more_changes_no_spec(read):
 
 def test_a_pinned_run_takes_its_sizes_and_the_others_their_own(read):
     sizes = {"hidden_size": 12, "heads": 2, "kv_heads": 1, "head_size": 8, "experts": 97, "expert_width": 20}
-    before, study = read().runs, read({"grid/pinned/smelt-H16-S85": {**sizes, "note": "an older twin"}})
+    before, study = read().runs, read({"grid/geometry/smelt-H16-S85": {**sizes, "note": "an older twin"}})
     model = study.runs["smelt-H16-S85"].model
     assert {name: getattr(model, name) for name in sizes} == sizes
     assert (model.layers, model.loop_start, model.loop_length, model.visits) == (4, 1, 2, 2)

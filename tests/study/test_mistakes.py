@@ -27,8 +27,11 @@ MISTAKES = [
     ({"corpus/select": "ht"}, r"corpus\.select: 'ht' is not of type array \(Names of the sources"),
     ({"training/z_loss": "1e-4"}, r"training\.z_loss: '1e-4' is not of type number; .*without quotes.* as 1\.0e-3"),
     ({"training/learning_rate": "1e-3"}, r"training\.learning_rate: '1e-3' .*without quotes.* as 1\.0e-3"),
-    ({"tuning/rates": ["1e-3"]}, r"tuning\.rates\.0: '1e-3' is not of type number; .* as 1\.0e-3"),
-    ({"scaling/budgets": ["1e15"]}, r"scaling\.budgets\.0: '1e15' is not of type number; .* as 1\.0e-3"),
+    ({"tuning/learning_rates": ["1e-3"]}, r"tuning\.learning_rates\.0: '1e-3' is not of type number; .* as 1\.0e-3"),
+    (
+        {"scaling/compute_budgets": ["1e15"]},
+        r"scaling\.compute_budgets\.0: '1e15' is not of type number; .* as 1\.0e-3",
+    ),
     # values out of range
     ({"training/learning_rate": 0}, r"training\.learning_rate: 0 is less than or equal to the minimum of 0"),
     ({"training/beta2": 1.0}, r"training\.beta2: 1\.0 is greater than or equal to the maximum of 1"),
@@ -92,21 +95,21 @@ MISTAKES = [
     ),
     # pinned geometry
     (
-        {"grid/pinned/smelt-H16-S99": PIN},
-        r"grid\.pinned: 'smelt-H16-S99' is no run; a run is ARCHITECTURE-SCALE-SPARSITY",
+        {"grid/geometry/smelt-H16-S99": PIN},
+        r"grid\.geometry: 'smelt-H16-S99' is no run; a run is ARCHITECTURE-SCALE-SPARSITY",
     ),
     (
-        {"grid/pinned/baseline-H16-S85": PIN},
-        r"pinned\.baseline-H16-S85: the geometry of the reference stands under grid\.s",
+        {"grid/geometry/baseline-H16-S85": PIN},
+        r"geometry\.baseline-H16-S85: the geometry of the reference stands under grid\.s",
     ),
-    ({"grid/pinned/smelt-H16-S85": {"heads": 2}}, r"grid\.pinned\.smelt-H16-S85: the key 'hidden_size' is missing"),
+    ({"grid/geometry/smelt-H16-S85": {"heads": 2}}, r"grid\.geometry\.smelt-H16-S85: the key 'hidden_size' is missing"),
     (
-        {"grid/pinned/smelt-H16-S85": PIN, "grid/scales/H16/expert_width": 32},
+        {"grid/geometry/smelt-H16-S85": PIN, "grid/scales/H16/expert_width": 32},
         r"smelt of cell H16-S85: its pinned twin has its FLOPs per token [\d.]+ % off \(tolerance flops: 0\.04\) and "
-        r"its parameters .*; take the entry out of grid\.pinned, .* or raise grid\.tolerance",
+        r"its parameters .*; take the entry out of grid\.geometry, .* or raise grid\.tolerance",
     ),
     (
-        {"grid/pinned/smelt-H16-S85": {**PIN, "heads": 3, "kv_heads": 2}},
+        {"grid/geometry/smelt-H16-S85": {**PIN, "heads": 3, "kv_heads": 2}},
         r"smelt of cell H16-S85: heads \(3\) must be a multiple of kv_heads",
     ),
     ({"grid/shape": 0.9}, r"grid\.shape: 0\.9 is less than the minimum of 1"),

@@ -12,7 +12,7 @@ from smelt.study import tasks
 from smelt.workflow import specs
 
 EVERY = {"preset": "smoke", "seeds": [0, 1], "shots": [0, 4]}
-DESK = {"evaluation/tasks": ["desk"], "evaluation/every": EVERY}
+DESK = {"evaluation/tasks": ["desk"], "evaluation/all_endpoints": EVERY}
 
 
 def test_the_desk_suite_needs_no_data(read):
@@ -25,7 +25,7 @@ def test_the_desk_suite_needs_no_data(read):
 
 
 def test_requests_are_told_what_the_study_says(read):
-    study = read({**DESK, "evaluation/final": {"preset": "full", "seeds": [3], "sampler": "nested"}})
+    study = read({**DESK, "evaluation/last_endpoint": {"preset": "full", "seeds": [3], "sampler": "nested"}})
     every, final = (load(Settings, tasks.requests(study, part)) for part in tasks.parts(study))
     assert (every.preset_items, every.shots, every.seeds, every.sampler) == (12, (0, 4), (0, 1), "smelt")
     assert (final.preset_items, final.shots, final.seeds, final.sampler) == (0, (), (3,), "nested")
@@ -36,7 +36,7 @@ def test_requests_are_told_what_the_study_says(read):
 def test_its_own_scores_are_the_ones_that_are_calibrated(read):
     assert read(DESK).scores == f"{read(DESK).root}/evaluation/calibration_scores.parquet"
     assert read().scores == ""
-    assert read({"evaluation/tasks": ["desk"], "evaluation/final": EVERY}).scores == ""
+    assert read({"evaluation/tasks": ["desk"], "evaluation/last_endpoint": EVERY}).scores == ""
 
 
 def test_a_missing_file_leaves_its_task_out_and_says_where_it_is(read, tmp_path):
@@ -55,15 +55,21 @@ def test_a_missing_file_leaves_its_task_out_and_says_where_it_is(read, tmp_path)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"evaluation/every": EVERY}, "evaluation.every: there are no tasks to score"),
-        ({"evaluation/tasks": ["desk"]}, "give evaluation.every, evaluation.final or both"),
+        ({"evaluation/all_endpoints": EVERY}, "evaluation.all_endpoints: there are no tasks to score"),
+        ({"evaluation/tasks": ["desk"]}, "give evaluation.all_endpoints, evaluation.last_endpoint or both"),
         ({**DESK, "evaluation/tasks": ["dyck"]}, "evaluation.tasks: no task or suite 'dyck'; known are core"),
         ({**DESK, "evaluation/tasks": ["core"]}, "evaluation.data: empty, but 22 tasks, hellaswag_zeroshot first"),
         ({**DESK, "evaluation/tasks": ["core"], "evaluation/data": "nowhere"}, "evaluation.data: no folder .*nowhere"),
         ({**DESK, "scores": "scores.csv"}, "scores: the study scores its endpoints itself"),
-        ({**DESK, "evaluation/every": {**EVERY, "seeds": []}}, r"evaluation\.every\.seeds: .*"),
-        ({**DESK, "evaluation/every": {**EVERY, "preset": "tiny"}}, r"evaluation\.every\.preset: 'tiny' is not one of"),
-        ({**DESK, "evaluation/every": {**EVERY, "shots": [33]}}, r"evaluation\.every\.shots\.0: 33 is greater than"),
+        ({**DESK, "evaluation/all_endpoints": {**EVERY, "seeds": []}}, r"evaluation\.all_endpoints\.seeds: .*"),
+        (
+            {**DESK, "evaluation/all_endpoints": {**EVERY, "preset": "tiny"}},
+            r"evaluation\.all_endpoints\.preset: 'tiny' is not one of",
+        ),
+        (
+            {**DESK, "evaluation/all_endpoints": {**EVERY, "shots": [33]}},
+            r"evaluation\.all_endpoints\.shots\.0: 33 is greater than",
+        ),
     ],
 )
 def test_mistakes(read, changes, message):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smelt.surfaces import frontier
-from smelt.surfaces.frontier import Section
+from smelt.surfaces.frontier import Slice
 from smelt.surfaces.points import Array
 from tests.scaling.published import SURFACES, VALUES, endpoint_rows, points
 
@@ -17,19 +17,19 @@ GAINS = {  # per cent, from the published coefficients
 }
 
 
-def cut(name: str, sparsity: float) -> Section:
+def cut(name: str, sparsity: float) -> Slice:
     """A published surface at one sparsity."""
     E, A, K, a, b, c = SURFACES[name]
-    return Section(E, A * (1 - sparsity) ** b, K, a, c)
+    return Slice(E, A * (1 - sparsity) ** b, K, a, c)
 
 
 BASELINE, SMELT = cut("baseline", 0.95), cut("smelt", 0.95)
 
 
 @st.composite
-def sections(draw: st.DrawFn) -> Section:
+def sections(draw: st.DrawFn) -> Slice:
     bounds = ((0.5, 3), (10, 1e4), (10, 1e7), (0.1, 0.9), (0.1, 0.9))
-    return Section(*(np.float64(draw(st.floats(*pair))) for pair in bounds))  # type: ignore[arg-type]
+    return Slice(*(np.float64(draw(st.floats(*pair))) for pair in bounds))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("budget", GAINS)
@@ -75,7 +75,7 @@ def test_the_published_surfaces_give_no_licence_to_extrapolate() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(section=sections(), log_c=st.floats(25, 55))
-def test_optimum_is_the_minimum_at_fixed_compute(section: Section, log_c: float) -> None:
+def test_optimum_is_the_minimum_at_fixed_compute(section: Slice, log_c: float) -> None:
     compute = float(np.exp(log_c))
     flops, tokens = frontier.optimum(section, compute)
     assert flops * tokens == pytest.approx(compute, rel=1e-9)
@@ -87,7 +87,7 @@ def test_optimum_is_the_minimum_at_fixed_compute(section: Section, log_c: float)
 
 @settings(max_examples=60, deadline=None)
 @given(section=sections(), log_c=st.floats(25, 50))
-def test_inverse_of_the_frontier(section: Section, log_c: float) -> None:
+def test_inverse_of_the_frontier(section: Slice, log_c: float) -> None:
     loss = frontier.frontier_loss(section, np.exp(log_c))
     if loss - section.E > 1e-6 * loss:
         assert float(frontier.log_compute(section, loss)) == pytest.approx(log_c, rel=1e-6)
@@ -95,7 +95,7 @@ def test_inverse_of_the_frontier(section: Section, log_c: float) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(section=sections(), log_c=st.floats(25, 45))
-def test_no_gain_over_itself(section: Section, log_c: float) -> None:
+def test_no_gain_over_itself(section: Slice, log_c: float) -> None:
     loss = float(frontier.frontier_loss(section, np.exp(log_c)))
     if loss - section.E > 1e-4 * loss:
         assert float(frontier.gain(section, section, float(np.exp(log_c)))) == pytest.approx(0, abs=1e-6)

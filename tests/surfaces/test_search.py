@@ -43,7 +43,7 @@ def endpoint(flops: Array, tokens: Array) -> dict[str, Array]:
     return {"flops": np.asarray(flops), "tokens": np.asarray(tokens), **sizes, **rest}
 
 
-def held(surface: Surface, values: Array) -> frontier.Section:
+def held(surface: Surface, values: Array) -> frontier.Slice:
     one = {name: np.atleast_1d(value) for name, value in endpoint(np.array(1e9), np.array(1e10)).items()}
     return surface.section(values, one)
 
@@ -71,7 +71,7 @@ def test_closed_forms_are_what_a_search_finds(name: str, data: st.DataObject) ->
 
 
 def test_a_loss_out_of_reach() -> None:
-    low, high = (frontier.Section(*map(np.float64, (level, 1e3, 1e6, 0.4, 0.7))) for level in (1.2, 1.5))
+    low, high = (frontier.Slice(*map(np.float64, (level, 1e3, 1e6, 0.4, 0.7))) for level in (1.2, 1.5))
     losses = partial(frontier.loss, low), partial(frontier.loss, high)
     assert search.gain(*losses, 1e24) == 1
     assert search.log_compute(losses[1], 1.4, 50.0) == np.inf

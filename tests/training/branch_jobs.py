@@ -63,7 +63,7 @@ class Apart:
         spec = {**self.spec, "training": {**self.spec["training"], "decay_steps": 1}}
         return [
             "--spec", json.dumps(spec), "--stable", *self.shards["stable"],
-            "--state", str(self.folder / "state/stable"), "--checkpoint-steps", "2",
+            "--state", str(self.folder / "state/stable"), "--save-interval", "2",
             "--checkpoints", *checkpoints, "--log", str(self.folder / "stable.parquet"),
         ]  # fmt: skip
 
@@ -73,7 +73,7 @@ class Apart:
         return [
             "--spec", json.dumps({**spec, "branch": branch}),
             "--checkpoint", str(self.folder / f"stable-{branch}.safetensors"), "--decay", *self.shards["decay"],
-            "--state", str(self.folder / f"state/branch-{branch}"), "--checkpoint-steps", "2",
+            "--state", str(self.folder / f"state/branch-{branch}"), "--save-interval", "2",
             "--model", str(self.folder / f"branch-{branch}.safetensors"),
             "--log", str(self.folder / f"decay-{branch}.parquet"),
         ]  # fmt: skip

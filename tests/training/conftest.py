@@ -62,7 +62,7 @@ class Job:
         ]
         self.arguments = [
             "--spec", json.dumps(spec), "--stable", *shards["stable"], "--decay", *shards["decay"],
-            "--state", str(self.state), "--checkpoint-steps", "2",
+            "--state", str(self.state), "--save-interval", "2",
             "--models", *models, "--log", str(folder / "log.parquet"),
         ]  # fmt: skip
 

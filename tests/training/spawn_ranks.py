@@ -81,7 +81,7 @@ def kernels_of(name: str, precision: str) -> tuple[Kernels, gpu.Execution | None
     if name == "cpu":
         return Cpu(), None
     kernels = Device(torch.device("cpu"), dataclasses.replace(RECIPE, precision=precision), compiled=False)
-    execution = dataclasses.replace(kernels.execution, recompute=True)
+    execution = dataclasses.replace(kernels.execution, activation_checkpointing=True)
     return kernels, execution
 
 

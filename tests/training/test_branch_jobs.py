@@ -132,7 +132,10 @@ def test_a_longer_phase_goes_on_where_the_shorter_one_ended(apart, shards, tmp_p
 def test_other_text_or_another_recipe_starts_again(apart, shards, tmp_path):
     apart.stable()
     other = write_shard(tmp_path / "other/shard-00000.parquet", 8, 77)
-    for change in ({"shards": {**shards, "stable": [other, shards["stable"][1]]}}, {"spec": with_training(clip=0.5)}):
+    for change in (
+        {"shards": {**shards, "stable": [other, shards["stable"][1]]}},
+        {"spec": with_training(gradient_clip=0.5)},
+    ):
         vars(apart).update(change)
         with at_step(0, kill) as taken:
             apart.stable()

@@ -27,7 +27,7 @@ def test_weights_are_counted_with_embedding_and_head(smoke):
 
 def test_decays_apart_take_the_disk_of_their_checkpoints(smoke):
     for run in smoke.trained:
-        assert preflight.disk(run, apart=True) == 4 * preflight.disk(run)
+        assert preflight.disk(run, branch_jobs=True) == 4 * preflight.disk(run)
 
 
 def test_too_little_disk_says_how_much_is_needed(smoke, monkeypatch):

@@ -94,9 +94,9 @@ def test_a_node_too_small_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_run_that_its_gpus_do_not_hold_is_an_error(tmp_path: Path) -> None:
-    large = changed(tmp_path, "paper", cells={"1.6B-S97": {"micro_contexts": 32}})
+    large = changed(tmp_path, "paper", cells={"1.6B-S97": {"micro_batch_contexts": 32}})
     run = next(run for run in large.trained if run.id == "baseline-1.6B-S97")
-    with pytest.raises(UserError, match=r"needs about 179 GB on each of 8 GPUs, which have 141 .*micro_contexts"):
+    with pytest.raises(UserError, match=r"needs about 179 GB on each of 8 GPUs, which have 141 .*micro_batch_contexts"):
         resources.training(large, run, "stable")
 
 
@@ -104,7 +104,7 @@ def test_bytes_of_a_gpu_hold_what_the_plan_says(paper: GridStudy) -> None:
     """Beyond the plan's, which has one context: more contexts, and a residual stream of float32."""
     rows = {row["run"]: row for row in plan_rows(load(Settings, specs.plan(paper)))}
     for run in paper.trained:
-        one = dataclasses.replace(run, training=dataclasses.replace(run.training, micro_contexts=1))
+        one = dataclasses.replace(run, training=dataclasses.replace(run.training, micro_batch_contexts=1))
         planned = rows[run.id]
         slices = planned["state_bytes"] / 8 + planned["checkpointed_bytes"] + planned["logit_bytes"]
         assert slices < resources.gpu_bytes(paper, one) <= resources.gpu_bytes(paper, run) < 1.41e11

@@ -49,7 +49,7 @@ def test_a_file_of_rules_is_a_stage_or_what_rules_share(path):
         assert path.stem in ("common", "grid") or (ROOT / "smelt" / path.stem).is_dir()
     else:
         assert (ROOT / "rules" / f"{path.parent.name}.smk").is_file()
-        assert path.stem in ("trained", "own", "simulated", "scored", "together", "apart", "data", "downstream")
+        assert path.stem in ("trained", "own", "simulated", "scored", "run", "branch", "data", "downstream")
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -67,5 +67,5 @@ def test_a_run_is_told_what_decides_its_bits_alone(tmp_path):
     found = variant(tmp_path)
     told = specs.training(found, found.runs["smelt-H16-S85"])
     assert set(told) == {"context", "model", "training"}
-    assert "checkpoint_steps" not in told["training"]
+    assert "save_interval" not in told["training"]
     assert "weight_decay" not in told["training"]  # its default

@@ -33,7 +33,7 @@ class Settings:
 
 OVERSHOOT = 0.25  # of the tokens asked for, that one document may bring in excess
 
-Whole = list[Piece]  # the pieces of one document
+SingleProcess = list[Piece]  # the pieces of one document
 
 
 def bucket(tokens: int) -> int:
@@ -41,13 +41,13 @@ def bucket(tokens: int) -> int:
     return sum(tokens > bound for bound in BUCKETS)
 
 
-def choose(documents: Sequence[Whole], settings: Settings) -> list[Whole]:
+def choose(documents: Sequence[SingleProcess], settings: Settings) -> list[SingleProcess]:
     """The sample, in the order of the documents' hashes."""
     ordered = sorted(documents, key=lambda whole: whole[0].id)
-    sources: dict[str, list[Whole]] = {}
+    sources: dict[str, list[SingleProcess]] = {}
     for whole in ordered:
         sources.setdefault(whole[0].source, []).append(whole)
-    chosen: dict[str, Whole] = {}
+    chosen: dict[str, SingleProcess] = {}
     for source in sorted(sources):
         for whole in _of_source(source, sources[source], settings.heldout_tokens):
             chosen[whole[0].id] = whole
@@ -60,7 +60,7 @@ def choose(documents: Sequence[Whole], settings: Settings) -> list[Whole]:
     return [chosen[identity] for identity in sorted(chosen)]
 
 
-def _of_source(source: str, documents: Sequence[Whole], enough: int) -> list[Whole]:
+def _of_source(source: str, documents: Sequence[SingleProcess], enough: int) -> list[SingleProcess]:
     """Documents of a source, whole ones before cut ones, in order, until they have `enough` tokens.
 
     A document that would overshoot by more than `OVERSHOOT` is passed over, as evaluation's time goes with
@@ -73,8 +73,8 @@ def _of_source(source: str, documents: Sequence[Whole], enough: int) -> list[Who
             f" corpus.heldout_tokens ({enough}); raise corpus.megabytes or corpus.heldout_share, or lower"
             " corpus.heldout_tokens"
         )
-    taken: list[Whole] = []
-    passed: list[Whole] = []
+    taken: list[SingleProcess] = []
+    passed: list[SingleProcess] = []
     tokens = 0
     for whole in documents:
         if tokens >= enough:

@@ -18,7 +18,7 @@ from smelt.evaluation.metrics import item_metrics, standard
 from smelt.evaluation.tasks.registry import Task
 
 AVERAGE, WITHOUT_DYCK = "average", "average without Dyck"
-PART = "final"
+PART = "last_endpoint"
 Array = NDArray[np.float64]
 Cell = tuple[str, str]  # scale, sparsity
 Run = tuple[str, str, str, int]  # architecture, scale, sparsity, seed of the training
@@ -84,7 +84,7 @@ def members(tasks: Mapping[str, Task], rows: Sequence[Mapping[str, Any]]) -> lis
 
 
 def final_rows(rows: Sequence[dict[str, Any]], tasks: Mapping[str, Task], shots: Sequence[int]) -> list[dict[str, Any]]:
-    """The sweep's rows: those of the part "final" at the given shots (none = any), up to each task's most in the sweep.
+    """The rows of the last endpoints at the given shots (none = any), up to each task's most in the sweep.
 
     Raises UserError where a run has several endpoints in it, or where endpoints were not scored alike.
     """

@@ -34,8 +34,8 @@ CROSS_ENTROPIES = {"core": "completion", "desk": "desk completion"}  # by suite
 
 
 def calibration_rows(endpoints: Sequence[Endpoint], tasks: Mapping[str, Task], baselines: str) -> list[dict[str, Any]]:
-    """The rows of all endpoints of the part "every", by endpoint and metric, the aggregate before its tasks."""
-    chosen = [endpoint for endpoint in endpoints if endpoint.keys["part"] == "every"]
+    """The rows of all endpoints of the part "all_endpoints", by endpoint and metric, the aggregate before its tasks."""
+    chosen = [endpoint for endpoint in endpoints if endpoint.keys["part"] == "all_endpoints"]
     return [row for endpoint in chosen for row in _endpoint_rows(endpoint, tasks, baselines)]
 
 

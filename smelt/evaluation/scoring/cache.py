@@ -35,7 +35,7 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-class Kept:
+class ScoreCache:
     """The kept scores of branch `branch` whose identity is `identity`; those of another identity are removed."""
 
     def __init__(self, folder: Path, branch: int, identity: str) -> None:

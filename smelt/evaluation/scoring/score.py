@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from smelt.artifacts import KEY, field, file_digest, provenance, replacing, table
 from smelt.errors import UserError, command
-from smelt.evaluation.scoring.cache import Kept, locked
+from smelt.evaluation.scoring.cache import ScoreCache, locked
 from smelt.evaluation.scoring.endpoint import read_model
 from smelt.evaluation.scoring.log_likelihood import Scored, score_trees
 from smelt.evaluation.scoring.trees import Tree, fed, fill, pack
@@ -90,7 +90,7 @@ def _lists(column: pa.ListArray) -> list[NDArray[np.int32]]:
     return np.split(column.flatten().to_numpy(), np.cumsum(column.value_lengths().to_numpy())[:-1]) if column else []
 
 
-def scores_of(requests: Sequence[Row], model: Transformer, kept: Kept, context: int) -> dict[str, list[Scored]]:
+def scores_of(requests: Sequence[Row], model: Transformer, kept: ScoreCache, context: int) -> dict[str, list[Scored]]:
     """The scores of all trees that the requests ask for: those that are kept, and the others, kept from now on.
 
     Raises UserError, naming task and item, on a token that the model does not know and on a score that is not finite.
@@ -163,9 +163,9 @@ def score(
         model, about = read_model(path, precision)
         for_decoding(model)
         identity = digest(canonical_json([file_digest(path), fingerprint(SCORED), settings.precision]))[:32]
-        with contextlib.closing(Kept(state, about["branch"], identity)) as kept:
+        with contextlib.closing(ScoreCache(state, about["branch"], identity)) as kept:
             for part, requests in parts.items():
-                if part == "final" and path != models[-1]:
+                if part == "last_endpoint" and path != models[-1]:
                     continue
                 told = {"part": part, "branch": about["branch"], "branch_step": about["branch_step"]}
                 for group in groups(requests):
@@ -180,8 +180,8 @@ def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
     parser.add_argument("--spec", required=True, help="precision and context length (JSON)")
     parser.add_argument("--models", nargs="+", required=True, help="endpoint models of one run, in order")
-    parser.add_argument("--every", nargs="?", help="requests for all endpoints (Parquet)")
-    parser.add_argument("--final", nargs="?", help="requests for the last endpoint (Parquet)")
+    parser.add_argument("--all-endpoints", nargs="?", help="requests for all endpoints (Parquet)")
+    parser.add_argument("--last-endpoint", nargs="?", help="requests for the last endpoint (Parquet)")
     parser.add_argument("--state", type=Path, required=True, help="folder in which scores are kept")
     parser.add_argument("--out", required=True, help="one row a request and endpoint (Parquet)")
     arguments = parser.parse_args(argv)
@@ -189,9 +189,9 @@ def main(argv: Sequence[str]) -> None:
     torch.set_num_threads(1)  # the bits depend on it
     spec = json.loads(arguments.spec)
     settings = load(ScoringSettings, spec)
-    parts = {part: path for part in ("every", "final") if (path := getattr(arguments, part))}
+    parts = {part: path for part in ("all_endpoints", "last_endpoint") if (path := getattr(arguments, part))}
     if not parts:
-        raise UserError("nothing to score: give --every, --final or both")
+        raise UserError("nothing to score: give --all-endpoints, --last-endpoint or both")
     for path in parts.values():
         next(groups(path), None)  # so that a file that cannot be read says so before anything is computed
     origin = provenance(MODULE, spec, [*arguments.models, *parts.values()])

@@ -61,7 +61,7 @@ Seeds = Mapping[int, Mapping[str, Any]]  # the last endpoint of an architecture 
 class Settings:
     """The points of each sweep: line, reference, cell and place on the axes."""
 
-    sweeps: Mapping[str, tuple[Mapping[str, Any], ...]]
+    ablations: Mapping[str, tuple[Mapping[str, Any], ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,18 +173,20 @@ def _one_seed(mine: Seeds) -> list[str]:
 
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument("--spec", required=True, help="{sweeps: {NAME: points in order}}")
+    parser.add_argument("--spec", required=True, help="{ablations: {NAME: points in order}}")
     parser.add_argument("--endpoints", required=True, type=Path)
     parser.add_argument("--out", required=True, nargs="+", type=Path, help="NAME.parquet of each sweep, in any order")
     arguments = parser.parse_args(argv)
     settings = spec.load(Settings, arguments.spec)
-    if {path.stem for path in arguments.out} != set(settings.sweeps):
+    if {path.stem for path in arguments.out} != set(settings.ablations):
         names = [path.stem for path in arguments.out]
-        raise UserError(f"the files {names} do not answer to the sweeps {sorted(settings.sweeps)}; give one for each")
+        raise UserError(
+            f"the files {names} do not answer to the sweeps {sorted(settings.ablations)}; give one for each"
+        )
     endpoints = read_table(arguments.endpoints).to_pylist()
     origin = provenance(MODULE, spec.plain(settings), [arguments.endpoints])
     for path in arguments.out:
-        points = [spec.load(Point, dict(point)) for point in settings.sweeps[path.stem]]
+        points = [spec.load(Point, dict(point)) for point in settings.ablations[path.stem]]
         try:
             rows = analyse(points, endpoints)
         except UserError as error:

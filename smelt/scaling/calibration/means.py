@@ -70,7 +70,10 @@ def mean_rows(calibrated: Sequence[Calibrated], endpoints: Sequence[Row], settin
 
 def cell_weights(cells: int, settings: Settings) -> Array:
     """How often each cell comes up in each draw, (draws, cells). Draw i depends on the seed and i alone."""
-    picks = (np.random.default_rng([settings.seed, draw]).integers(cells, size=cells) for draw in range(settings.draws))
+    picks = (
+        np.random.default_rng([settings.seed, draw]).integers(cells, size=cells)
+        for draw in range(settings.bootstrap_draws)
+    )
     return np.array([np.bincount(pick, minlength=cells) for pick in picks], dtype=np.float64)
 
 

@@ -17,7 +17,7 @@ class Settings:
 
     study: str
     reference: str  # architecture whose endpoints are fitted
-    draws: int = 10000
+    bootstrap_draws: int = 10000
     seed: int = 0
     centred: tuple[str, ...] = ("core",)  # metrics whose tasks are centred by chance (Eq. 11)
     margin: float = 0.10  # by which the reference must beat chance for a pair to count, in these metrics:

@@ -36,7 +36,7 @@ class Settings:
     s_convention: str = "baseline"  # decides the column of S where there is no column S
 
 
-class Given(NamedTuple):
+class EndpointTable(NamedTuple):
     """What a file of endpoints says."""
 
     rows: list[dict[str, Any]]  # as ENDPOINTS, without a loss where it has none
@@ -44,7 +44,7 @@ class Given(NamedTuple):
     sparsity_values: dict[str, float]  # S of each label, at which frontiers are compared
 
 
-def read(path: Path, convention: str = "baseline", losses: bool = True) -> Given:
+def read(path: Path, convention: str = "baseline", losses: bool = True) -> EndpointTable:
     """The endpoints of a file, checked. Raises UserError, naming the row and column, on any mistake in it."""
     table = read_table_file(path)
     check_columns(table, own_columns.COLUMNS, own_columns.ALIASES)
@@ -61,7 +61,7 @@ def read(path: Path, convention: str = "baseline", losses: bool = True) -> Given
     rows = [_row({name: column[index] for name, column in columns.items()}) for index in range(len(table.rows))]
     _check_rows(table, rows)
     _number_branches(rows)
-    return Given(rows, stated, points)
+    return EndpointTable(rows, stated, points)
 
 
 def _row(known: Mapping[str, Any]) -> dict[str, Any]:

@@ -140,7 +140,8 @@ def coefficient_row(name: str, fitted: Fitted, settings: Settings) -> dict[str, 
     surface, fit = fitted.design.surface, fitted.fit
     row: dict[str, Any] = dict.fromkeys(coefficients_schema(surface).names)
     row |= {"architecture": name, "endpoints": fitted.design.size, "draws": 0, "reason": fitted.reason or None}
-    row |= {key: getattr(settings, key) for key in ("s_convention", "surface", "solver", "resample", "starts")}
+    row |= {key: getattr(settings, key) for key in ("s_convention", "surface", "solver", "resample")}
+    row["starts"] = settings.fit_starts
     if fit is None:
         return row
     row |= dict(zip(surface.coefficients, fit.values.tolist(), strict=True))

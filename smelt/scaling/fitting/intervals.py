@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smelt.surfaces.catalogue import SMELT
-from smelt.surfaces.frontier import Section, meaningful
+from smelt.surfaces.frontier import Slice, meaningful
 from smelt.surfaces.points import Array
 
 LEAST_DRAWS = 40  # so that one draw lies beyond each end of a 95 % interval
@@ -27,7 +27,7 @@ class Draws:
 
 
 @dataclasses.dataclass(frozen=True)
-class Support:
+class UsableDraws:
     """Which draws an interval may use, and what to say of the others."""
 
     usable: NDArray[np.bool_]
@@ -69,7 +69,7 @@ class Support:
         return float(low), float(high)
 
 
-def support(draws: Sequence[Draws], frontier: bool = True, sections: Sequence[Section] = ()) -> Support:
+def support(draws: Sequence[Draws], frontier: bool = True, sections: Sequence[Slice] = ()) -> UsableDraws:
     """The draws in which every architecture given has a surface (and, for `frontier`, a frontier).
 
     `sections` of the draws, where given, say whether there is a frontier; otherwise a and c do.
@@ -85,15 +85,15 @@ def support(draws: Sequence[Draws], frontier: bool = True, sections: Sequence[Se
     return dataclasses.replace(verdict, remark=remark, bounded=float(bounded.mean()))
 
 
-def supported(causes: Mapping[str, NDArray[np.bool_]]) -> Support:
+def supported(causes: Mapping[str, NDArray[np.bool_]]) -> UsableDraws:
     """The draws that no cause excludes; `causes` are the draws that each excludes, (draws,), by what they do."""
     usable = ~np.logical_or.reduce(list(causes.values()))
-    verdict = Support(usable, "", "")
+    verdict = UsableDraws(usable, "", "")
     parts = [
         f"{100 * excluded.mean():.3g} % of the draws {cause}" for cause, excluded in causes.items() if any(excluded)
     ]
     if usable.sum() < LEAST_DRAWS and usable.mean() >= 1 - MOST_EXCLUDED:
-        parts.append(f"{usable.sum()} draws are too few for its ends; {LEAST_DRAWS} at least (scaling.draws)")
+        parts.append(f"{usable.sum()} draws are too few for its ends; {LEAST_DRAWS} at least (scaling.bootstrap_draws)")
     if not parts:
         return verdict
     opening = "draws excluded: " if verdict.enough else "no interval: "

@@ -52,7 +52,7 @@ class Ends(NamedTuple):
 def fit(points: Points, surface: Surface, design: Design, settings: Settings) -> Fit:
     """Fit the surface to all points with equal weight, from `starts` starts by the solver of the settings."""
     delta, weights = settings.huber_delta, np.ones(design.size)
-    ends = SOLVERS[settings.solver](random_starts(design, settings.starts), design, weights, delta)
+    ends = SOLVERS[settings.solver](random_starts(design, settings.fit_starts), design, weights, delta)
     best = int(ends.objective.argmin())
     theta, lowest = ends.theta[best], float(ends.objective[best])
     # Data without noise leave an objective at rounding level, where a relative distance means nothing.

@@ -55,11 +55,11 @@ def weights(units: Sequence[tuple[Hashable, ...]], settings: Settings) -> Array:
             )
         strata = [np.flatnonzero([one == scale for one in scales]) for scale in dict.fromkeys(scales)]
     # Filled row by row from one stream.
-    shares = np.random.default_rng(settings.seed).random((settings.draws, len(units)))
+    shares = np.random.default_rng(settings.seed).random((settings.bootstrap_draws, len(units)))
     picks = np.empty(shares.shape, dtype=np.int64)
     for stratum in strata:
         picks[:, stratum] = stratum[(shares[:, stratum] * stratum.size).astype(np.int64)]
-    picks += len(units) * np.arange(settings.draws)[:, None]
+    picks += len(units) * np.arange(settings.bootstrap_draws)[:, None]
     return np.bincount(picks.ravel(), minlength=picks.size).reshape(picks.shape).astype(np.float64)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from smelt.artifacts import field
-from smelt.scaling.gains.comparison import Side, compute_window, drawn, faults, point, sentence, support
+from smelt.scaling.gains.comparison import FittedSurface, compute_window, drawn, faults, point, sentence, support
 from smelt.scaling.settings import Settings
 from smelt.surfaces import frontier
 
@@ -46,7 +46,7 @@ FRONTIER = pa.schema(
 )
 
 
-def allocation_row(side: Side, budget: float, label: str, settings: Settings) -> dict[str, Any]:
+def allocation_row(side: FittedSurface, budget: float, label: str, settings: Settings) -> dict[str, Any]:
     """Compute-optimal model and tokens of one architecture at one budget and sparsity."""
     row: dict[str, Any] = dict.fromkeys(ALLOCATION.names)
     row |= {"budget_flops": budget, "sparsity": label, "S": settings.sparsity_values[label], "architecture": side.name}
@@ -67,7 +67,7 @@ def allocation_row(side: Side, budget: float, label: str, settings: Settings) ->
     return row
 
 
-def frontier_rows(side: Side, label: str, settings: Settings) -> list[dict[str, Any]]:
+def frontier_rows(side: FittedSurface, label: str, settings: Settings) -> list[dict[str, Any]]:
     """The frontier of one architecture at one sparsity with its band, as far as it exists."""
     if faults(side, label, settings):
         return []

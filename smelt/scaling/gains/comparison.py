@@ -14,13 +14,13 @@ import numpy as np
 from smelt.artifacts import read_table
 from smelt.errors import UserError
 from smelt.scaling.fitting.draws import read_coefficients, read_draws, values_of
-from smelt.scaling.fitting.intervals import Draws, Support
+from smelt.scaling.fitting.intervals import Draws, UsableDraws
 from smelt.scaling.fitting.intervals import support as draws_support
 from smelt.scaling.fitting.resampling import NARROW
 from smelt.scaling.settings import Settings
 from smelt.surfaces import frontier
 from smelt.surfaces.catalogue import SURFACES, Surface
-from smelt.surfaces.frontier import Section
+from smelt.surfaces.frontier import Slice
 from smelt.surfaces.points import Array, Points
 
 HELD = " is held at "  # in the fit's reason: that the points cannot determine a coefficient
@@ -28,7 +28,7 @@ Cell = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
-class Side:
+class FittedSurface:
     """One architecture: its points, and its surface as fitted, on the draws and with each cell left out."""
 
     points: Points
@@ -57,13 +57,13 @@ class Side:
 
 def read_sides(
     points: Mapping[str, Points], settings: Settings, coefficients: Path, draws: Path, without: Path
-) -> list[Side]:
+) -> list[FittedSurface]:
     """All architectures, the reference first."""
     surface = SURFACES[settings.surface]
     rows, drawn, left = read_coefficients(coefficients), read_draws(draws, surface), read_draws(without, surface)
     cells = cells_left_out(without)
     return [
-        Side(
+        FittedSurface(
             points=one,
             surface=surface,
             values=values_of(rows[name], surface),
@@ -83,7 +83,7 @@ def cells_left_out(path: Path) -> list[Cell]:
     return list(dict.fromkeys((row["scale"], row["sparsity"]) for row in data))
 
 
-def section(side: Side, values: Array, label: str, settings: Settings) -> Section:
+def section(side: FittedSurface, values: Array, label: str, settings: Settings) -> Slice:
     """The section of one or many surfaces of `side`, `values` (..., P), at the sparsity of a label."""
     mine = side.points.sparsity == label
     shape = {name: column[mine] for name, column in side.points.variables.items()}
@@ -91,25 +91,25 @@ def section(side: Side, values: Array, label: str, settings: Settings) -> Sectio
         return side.surface.section(values, shape | {"active": np.float64(1 - settings.sparsity_values[label])})
 
 
-def point(side: Side, label: str, settings: Settings) -> Section:
+def point(side: FittedSurface, label: str, settings: Settings) -> Slice:
     """The section of the fitted surface, which must have no fault."""
     assert side.values is not None
     return section(side, side.values, label, settings)
 
 
-def drawn(side: Side, label: str, settings: Settings) -> Section:
+def drawn(side: FittedSurface, label: str, settings: Settings) -> Slice:
     """The sections of the refitted surfaces, one entry for each draw."""
     assert side.draws is not None
     return section(side, side.draws.values, label, settings)
 
 
-def support(*sides: Side, label: str, settings: Settings) -> Support:
+def support(*sides: FittedSurface, label: str, settings: Settings) -> UsableDraws:
     """The draws in which all of these sides have a frontier."""
     draws = [side.draws for side in sides if side.draws is not None]
     return draws_support(draws, sections=[drawn(side, label, settings) for side in sides])
 
 
-def faults(side: Side, label: str, settings: Settings) -> list[str]:
+def faults(side: FittedSurface, label: str, settings: Settings) -> list[str]:
     """Why no number can be read off a surface at this sparsity; nothing where it can."""
     if side.values is None:
         return [f"{side.owner}: {side.reason}"]
@@ -127,7 +127,7 @@ def faults(side: Side, label: str, settings: Settings) -> list[str]:
     return found
 
 
-def remarks(side: Side) -> list[str]:
+def remarks(side: FittedSurface) -> list[str]:
     """What a reader should know of a surface whose numbers still hold."""
     notes = [note for note in side.reason.split("; ") if HELD in note]
     named = {} if side.values is None else dict(zip(side.surface.coefficients, side.values.tolist(), strict=True))
@@ -136,7 +136,7 @@ def remarks(side: Side) -> list[str]:
     return notes
 
 
-def pairing(target: Side, reference: Side, settings: Settings) -> tuple[list[str], list[str]]:
+def pairing(target: FittedSurface, reference: FittedSurface, settings: Settings) -> tuple[list[str], list[str]]:
     """What makes the intervals of a comparison doubtful, and what a reader should know of them."""
     narrow = [NARROW[settings.resample]] if settings.resample in NARROW else []
     mine, other = set(target.points.cells), set(reference.points.cells)
@@ -160,29 +160,29 @@ def sentence(notes: Sequence[str]) -> str | None:
     return "; ".join(unique(notes)) or None
 
 
-def labels(sides: Sequence[Side], settings: Settings) -> list[str]:
+def labels(sides: Sequence[FittedSurface], settings: Settings) -> list[str]:
     """The sparsities of the reference's points, from dense to sparse."""
     return sorted(set(sides[0].points.sparsity.tolist()), key=settings.sparsity_values.__getitem__)
 
 
-def budgets(sides: Sequence[Side], settings: Settings) -> list[float]:
+def budgets(sides: Sequence[FittedSurface], settings: Settings) -> list[float]:
     """The study's budgets; by default two inside the compute window that all share and one beyond it."""
-    if settings.budgets:
-        return sorted(settings.budgets)
+    if settings.compute_budgets:
+        return sorted(settings.compute_budgets)
     low, high = shared_window(sides)
     if low > high:
-        raise UserError("scaling: the architectures' compute windows do not overlap; give scaling.budgets")
+        raise UserError("scaling: the architectures' compute windows do not overlap; give scaling.compute_budgets")
     ratio = high / low
     return [_two_digits(value) for value in (low * ratio ** (1 / 3), low * ratio ** (2 / 3), 10 * high)]
 
 
-def shared_window(sides: Sequence[Side]) -> tuple[float, float]:
+def shared_window(sides: Sequence[FittedSurface]) -> tuple[float, float]:
     """The compute that all were trained at, from its start to its end (which lies lower where there is none)."""
     boxes = [frontier.box(side.points) for side in sides]
     return max(box.compute[0] for box in boxes), min(box.compute[1] for box in boxes)
 
 
-def compute_window(sides: Sequence[Side], budget: float) -> str:
+def compute_window(sides: Sequence[FittedSurface], budget: float) -> str:
     """The window where no optimum is known: all that can be said is whether the compute was trained."""
     low, high = shared_window(sides)
     return frontier.EDGE if low <= budget <= high else frontier.EXTRAPOLATED

@@ -32,7 +32,7 @@ from smelt.scaling.gains.allocation import (
     frontier_rows,
 )
 from smelt.scaling.gains.comparison import (
-    Side,
+    FittedSurface,
     budgets,
     compute_window,
     drawn,
@@ -77,7 +77,9 @@ CE_GAIN = pa.schema(
 )
 
 
-def gain_row(target: Side, reference: Side, budget: float, label: str, settings: Settings) -> dict[str, Any]:
+def gain_row(
+    target: FittedSurface, reference: FittedSurface, budget: float, label: str, settings: Settings
+) -> dict[str, Any]:
     """CE gain of `target` over `reference` at one budget and sparsity."""
     row: dict[str, Any] = dict.fromkeys(CE_GAIN.names)
     row |= {"architecture": target.name, "reference": reference.name, "budget_flops": budget, "sparsity": label}
@@ -97,7 +99,9 @@ def gain_row(target: Side, reference: Side, budget: float, label: str, settings:
     return row
 
 
-def _fill(row: dict[str, Any], target: Side, reference: Side, settings: Settings) -> tuple[list[str], list[str]]:
+def _fill(
+    row: dict[str, Any], target: FittedSurface, reference: FittedSurface, settings: Settings
+) -> tuple[list[str], list[str]]:
     """Fill the numbers of a row whose frontiers exist; return its doubts and its notes."""
     budget, label = row["budget_flops"], row["sparsity"]
     mine, other = point(target, label, settings), point(reference, label, settings)
@@ -132,7 +136,7 @@ def _fill(row: dict[str, Any], target: Side, reference: Side, settings: Settings
     return doubts, [*notes, *([why] if why else [])]
 
 
-def answers(sides: Sequence[Side], settings: Settings) -> dict[str, tuple[pa.Schema, list[dict[str, Any]]]]:
+def answers(sides: Sequence[FittedSurface], settings: Settings) -> dict[str, tuple[pa.Schema, list[dict[str, Any]]]]:
     """The rows of all tables."""
     first, others, names = sides[0], sides[1:], labels(sides, settings)
     places = [(budget, label) for budget in budgets(sides, settings) for label in names]

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from smelt.artifacts import field
 from smelt.scaling.gains.allocation import BUDGET, SPARSITY, WINDOW, S
-from smelt.scaling.gains.comparison import Side, drawn, faults, point, shared_window, support
+from smelt.scaling.gains.comparison import FittedSurface, drawn, faults, point, shared_window, support
 from smelt.scaling.settings import Settings
 from smelt.surfaces import frontier
 
@@ -28,7 +28,7 @@ GAIN_CURVE = pa.schema(
 )
 
 
-def gain_window(target: Side, reference: Side, budget: float, label: str, settings: Settings) -> str:
+def gain_window(target: FittedSurface, reference: FittedSurface, budget: float, label: str, settings: Settings) -> str:
     """Where a gain lies: it rests on both optima, the target's at its budget, the reference's at the one it needs."""
     mine, other = point(target, label, settings), point(reference, label, settings)
     needed = np.log(budget) + float(frontier.log_multiplier(mine, other, budget))
@@ -38,7 +38,7 @@ def gain_window(target: Side, reference: Side, budget: float, label: str, settin
     )
 
 
-def curve_rows(target: Side, reference: Side, label: str, settings: Settings) -> list[dict[str, Any]]:
+def curve_rows(target: FittedSurface, reference: FittedSurface, label: str, settings: Settings) -> list[dict[str, Any]]:
     """The gain of `target` over `reference` by budget, as far as it exists."""
     if faults(target, label, settings) or faults(reference, label, settings):
         return []

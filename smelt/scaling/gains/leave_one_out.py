@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from smelt.artifacts import field
 from smelt.scaling.fitting import jackknife
-from smelt.scaling.gains.comparison import Side, point, section, sentence
+from smelt.scaling.gains.comparison import FittedSurface, point, section, sentence
 from smelt.scaling.settings import Settings
 from smelt.surfaces import frontier
 
@@ -32,7 +32,7 @@ LEAVE_ONE_OUT = pa.schema(
 
 
 def gain_interval(
-    target: Side, reference: Side, budget: float, label: str, settings: Settings
+    target: FittedSurface, reference: FittedSurface, budget: float, label: str, settings: Settings
 ) -> tuple[float | None, float | None, str]:
     """The interval of the gain, or why there is none; both sides must have no fault with all cells."""
     wrong = [fault for fault in _faults(target, reference, label, settings) if fault]
@@ -49,7 +49,9 @@ def gain_interval(
     return float(frontier.gain_of(low)), float(frontier.gain_of(high)), ""
 
 
-def rows(target: Side, reference: Side, budget: float, label: str, settings: Settings) -> list[dict[str, Any]]:
+def rows(
+    target: FittedSurface, reference: FittedSurface, budget: float, label: str, settings: Settings
+) -> list[dict[str, Any]]:
     """The gain at one budget and sparsity without each cell in turn."""
     if target.values is None or reference.values is None:
         return []
@@ -71,8 +73,8 @@ def rows(target: Side, reference: Side, budget: float, label: str, settings: Set
 
 
 def _left_out(
-    target: Side, reference: Side, label: str, settings: Settings
-) -> tuple[frontier.Section, frontier.Section]:
+    target: FittedSurface, reference: FittedSurface, label: str, settings: Settings
+) -> tuple[frontier.Slice, frontier.Slice]:
     """The sections with each cell left out, one entry for each."""
     assert target.without is not None
     assert reference.without is not None
@@ -80,7 +82,7 @@ def _left_out(
     return mine, section(reference, reference.without.values, label, settings)
 
 
-def _faults(target: Side, reference: Side, label: str, settings: Settings) -> list[str]:
+def _faults(target: FittedSurface, reference: FittedSurface, label: str, settings: Settings) -> list[str]:
     """For each cell why nothing can be said without it, or an empty text."""
     found = [""] * len(target.cells)
     for side in (target, reference):

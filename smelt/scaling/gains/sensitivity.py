@@ -20,7 +20,7 @@ from smelt.artifacts import field
 from smelt.errors import command
 from smelt.scaling.endpoints.table import read_points
 from smelt.scaling.fitting.fit import fit_point
-from smelt.scaling.gains.comparison import Side, budgets, faults, labels, point, remarks, sentence
+from smelt.scaling.gains.comparison import FittedSurface, budgets, faults, labels, point, remarks, sentence
 from smelt.scaling.settings import CONVENTIONS, Settings
 from smelt.surfaces import frontier
 from smelt.surfaces.catalogue import SURFACES
@@ -59,18 +59,18 @@ def choices(settings: Settings) -> list[Choice]:
     found = [Choice("s_convention", name, settings, "S" if name == own else f"S_{name}") for name in conventions]
     for name in dict.fromkeys([settings.surface, *SURFACES]):
         found.append(Choice("surface", name, dataclasses.replace(settings, surface=name)))
-    for delta in sorted({settings.huber_delta, *settings.deltas}):
+    for delta in sorted({settings.huber_delta, *settings.huber_deltas}):
         found.append(Choice("huber_delta", f"{delta:g}", dataclasses.replace(settings, huber_delta=delta)))
     return found
 
 
-def fit_sides(points: Mapping[str, Points], settings: Settings, s_column: str) -> list[Side]:
+def fit_sides(points: Mapping[str, Points], settings: Settings, s_column: str) -> list[FittedSurface]:
     """Every architecture with the surface fitted to its points, or the reason why there is none."""
     surface = SURFACES[settings.surface]
     if surface.shared:
         found = _fit(joined(points), settings, s_column)
-        return [Side(one, surface, *found) for one in points.values()]
-    return [Side(one, surface, *_fit(one, settings, s_column)) for one in points.values()]
+        return [FittedSurface(one, surface, *found) for one in points.values()]
+    return [FittedSurface(one, surface, *_fit(one, settings, s_column)) for one in points.values()]
 
 
 def _fit(points: Points, settings: Settings, s_column: str) -> tuple[Array | None, str, str]:
@@ -83,7 +83,7 @@ def _fit(points: Points, settings: Settings, s_column: str) -> tuple[Array | Non
     return fit_point(points, settings)
 
 
-def rows(target: Side, reference: Side, budget: float, label: str, choice: Choice) -> dict[str, Any]:
+def rows(target: FittedSurface, reference: FittedSurface, budget: float, label: str, choice: Choice) -> dict[str, Any]:
     """The gain at one budget and sparsity under one choice."""
     row: dict[str, Any] = dict.fromkeys(SENSITIVITY.names)
     row |= {"architecture": target.name, "reference": reference.name, "budget_flops": budget, "sparsity": label}
@@ -109,7 +109,7 @@ def table_rows(endpoints: Path, settings: Settings) -> list[dict[str, Any]]:
         return read_points(endpoints, settings, s_column)
 
     @functools.cache
-    def sides(surface: str, delta: float, s_column: str) -> list[Side]:
+    def sides(surface: str, delta: float, s_column: str) -> list[FittedSurface]:
         changed = dataclasses.replace(settings, surface=surface, huber_delta=delta)
         return fit_sides(points(s_column), changed, s_column)
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from smelt.artifacts import field
-from smelt.scaling.fitting.intervals import Support
+from smelt.scaling.fitting.intervals import UsableDraws
 from smelt.scaling.gains.allocation import REASON
-from smelt.scaling.gains.comparison import Side, drawn, faults, point, sentence, support
+from smelt.scaling.gains.comparison import FittedSurface, drawn, faults, point, sentence, support
 from smelt.scaling.settings import Settings
 from smelt.surfaces import frontier
 from smelt.surfaces.points import Array
@@ -38,14 +38,16 @@ SURFACE_PAIRS = pa.schema(
 )
 
 
-def pair_rows(target: Side, reference: Side, labels: Sequence[str], settings: Settings) -> list[dict[str, Any]]:
+def pair_rows(
+    target: FittedSurface, reference: FittedSurface, labels: Sequence[str], settings: Settings
+) -> list[dict[str, Any]]:
     """One row of a pair, or one for each label where they differ."""
     if _alike(target, labels, settings) and _alike(reference, labels, settings):
         return [_row(target, reference, labels[0], settings) | {"sparsity": None}]
     return [_row(target, reference, label, settings) | {"sparsity": label} for label in labels]
 
 
-def _alike(side: Side, labels: Sequence[str], settings: Settings) -> bool:
+def _alike(side: FittedSurface, labels: Sequence[str], settings: Settings) -> bool:
     """Whether the data term and the exponents are the same at all labels (or there is no surface at all)."""
     if side.values is None:
         return True
@@ -53,7 +55,7 @@ def _alike(side: Side, labels: Sequence[str], settings: Settings) -> bool:
     return all(np.array_equal(first, other) for other in others)
 
 
-def _row(target: Side, reference: Side, label: str, settings: Settings) -> dict[str, Any]:
+def _row(target: FittedSurface, reference: FittedSurface, label: str, settings: Settings) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(SURFACE_PAIRS.names)
     row |= {"architecture": target.name, "reference": reference.name, "s_convention": settings.s_convention}
     row |= {"endpoints": target.points.rows.size + reference.points.rows.size, "draws": 0}
@@ -64,7 +66,9 @@ def _row(target: Side, reference: Side, label: str, settings: Settings) -> dict[
     return row
 
 
-def _fill(row: dict[str, Any], target: Side, reference: Side, label: str, settings: Settings) -> list[str]:
+def _fill(
+    row: dict[str, Any], target: FittedSurface, reference: FittedSurface, label: str, settings: Settings
+) -> list[str]:
     """Fill the numbers of a row; return its reasons."""
     mine, other = point(target, label, settings), point(reference, label, settings)
     held = support(target, reference, label=label, settings=settings)
@@ -77,7 +81,7 @@ def _fill(row: dict[str, Any], target: Side, reference: Side, label: str, settin
     return held.notes + _fill_crossover(row, float(_log_crossover(mine, other)), _log_crossover(many, others), held)
 
 
-def _fill_crossover(row: dict[str, Any], here: float, many: Array, held: Support) -> list[str]:
+def _fill_crossover(row: dict[str, Any], here: float, many: Array, held: UsableDraws) -> list[str]:
     if np.isnan(here):
         return ["no crossover: the data terms are the same"]
     row["data_crossover_tokens"] = _tokens(here)
@@ -90,7 +94,7 @@ def _fill_crossover(row: dict[str, Any], here: float, many: Array, held: Support
     return [f"the {' and the '.join(far)} end of the crossover's interval is beyond all numbers"] if far else []
 
 
-def _log_crossover(target: frontier.Section, reference: frontier.Section) -> Array:
+def _log_crossover(target: frontier.Slice, reference: frontier.Slice) -> Array:
     with np.errstate(all="ignore"):
         return np.asarray(np.log(frontier.data_crossover(target, reference)))
 

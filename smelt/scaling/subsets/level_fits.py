@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smelt.scaling.fitting import newton, resampling
-from smelt.scaling.gains.comparison import Side
+from smelt.scaling.gains.comparison import FittedSurface
 from smelt.scaling.settings import Settings
 from smelt.surfaces.catalogue import LEVELS, Design
 from smelt.surfaces.points import Array
@@ -25,7 +25,9 @@ SEARCH = 300  # steps of each; the best then goes on to its end
 NEAR = 1e-6  # distance from a bound within which a coordinate lies on it
 
 
-def refit(sides: Sequence[Side], losses: Mapping[T, Array], settings: Settings) -> dict[T, list[Side]]:
+def refit(
+    sides: Sequence[FittedSurface], losses: Mapping[T, Array], settings: Settings
+) -> dict[T, list[FittedSurface]]:
     """The sides of each part of the text, from its loss at each endpoint of the table that the points refer to.
 
     Where the exponents cannot be shared the sides have no values, and say why: the whole loss's fit is missing or on a
@@ -42,7 +44,7 @@ def refit(sides: Sequence[Side], losses: Mapping[T, Array], settings: Settings) 
     }
 
 
-def _refit_all(side: Side, losses: Mapping[T, Array], drawn: Array, delta: float) -> dict[T, dict[str, Any]]:
+def _refit_all(side: FittedSurface, losses: Mapping[T, Array], drawn: Array, delta: float) -> dict[T, dict[str, Any]]:
     """What changes of the side for each part of the text."""
     why = ""
     if side.surface.shared:
@@ -56,7 +58,7 @@ def _refit_all(side: Side, losses: Mapping[T, Array], drawn: Array, delta: float
     return {part: _refit(side, loss[side.points.rows], drawn, delta) for part, loss in losses.items()}
 
 
-def _refit(side: Side, loss: Array, weights: Array, delta: float) -> dict[str, Any]:
+def _refit(side: FittedSurface, loss: Array, weights: Array, delta: float) -> dict[str, Any]:
     assert side.values is not None
     assert side.draws is not None
     surface, points, old = side.surface, side.points, side.draws

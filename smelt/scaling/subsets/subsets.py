@@ -24,9 +24,9 @@ from smelt.artifacts import field
 from smelt.errors import UserError, command
 from smelt.labels import KEYS, Key, Row, key
 from smelt.scaling.endpoints.table import read_points
-from smelt.scaling.fitting.intervals import MOST_EXCLUDED, Support, support, supported
+from smelt.scaling.fitting.intervals import MOST_EXCLUDED, UsableDraws, support, supported
 from smelt.scaling.gains.comparison import (
-    Side,
+    FittedSurface,
     budgets,
     compute_window,
     faults,
@@ -79,7 +79,7 @@ class Gain(NamedTuple):
 
     row: dict[str, Any]
     drawn: Array | None
-    usable: Support | None
+    usable: UsableDraws | None
 
 
 def parts(sources: Sequence[tuple[str, str]]) -> list[Subset]:
@@ -113,7 +113,7 @@ def source_table(losses: Mapping[Key, Sequence[Row]], path: Path) -> tuple[list[
     return sources, {one: np.array([row["loss"] for row in rows]) for one, rows in losses.items()}
 
 
-def gain_of(target: Side, reference: Side, budget: float, label: str, settings: Settings) -> Gain:
+def gain_of(target: FittedSurface, reference: FittedSurface, budget: float, label: str, settings: Settings) -> Gain:
     """The gain between the refitted surfaces of one subset, with the doubts that hold for the whole loss too."""
     row: dict[str, Any] = {"window": compute_window([target, reference], budget), "draws": 0}
     doubts = faults(target, label, settings) + faults(reference, label, settings)
@@ -192,7 +192,7 @@ def quartile_row(share: Array, gains: Sequence[Gain], names: Sequence[str]) -> d
 
 
 def analyse(
-    sides: Sequence[Side],
+    sides: Sequence[FittedSurface],
     sources: Sequence[tuple[str, str]],
     losses: Mapping[Key, Array],
     keys: Sequence[Key],
@@ -234,7 +234,9 @@ def _means(losses: Mapping[Key, Array], keys: Sequence[Key], part: Subset) -> Ar
     return np.array([losses[one][places].mean() if one in losses else np.nan for one in keys])
 
 
-def _about(target: Side, reference: Side, budget: float, label: str, settings: Settings) -> dict[str, Any]:
+def _about(
+    target: FittedSurface, reference: FittedSurface, budget: float, label: str, settings: Settings
+) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(SUBSETS.names)
     row |= {"architecture": target.name, "reference": reference.name, "budget_flops": budget, "sparsity": label}
     row |= {"S": settings.sparsity_values[label], "s_convention": settings.s_convention}
@@ -245,7 +247,7 @@ def _named(part: Subset) -> dict[str, Any]:
     return {"kind": part.kind, "subset": part.name, "category": part.category, "sources": len(part.places)}
 
 
-def _levels(target: Side, reference: Side) -> dict[str, Any]:
+def _levels(target: FittedSurface, reference: FittedSurface) -> dict[str, Any]:
     return {
         f"{name}{end}": None if side.values is None else float(side.values[place])
         for end, side in (("", target), ("_reference", reference))

@@ -1,9 +1,9 @@
 """A network spread over several processes, in training, and the files that its state becomes.
 
 What smelt.training.backends.single is for one process: every process calls the same at the same time. A step's contexts
-go to the processes in turn, `training.micro_contexts` at a time. Results are those of one process but for the order in
-which sums are rounded, so that a run that resumes on another number of processes goes on where it was. What stands
-between jobs, an endpoint or a full checkpoint, is the file that one process would write.
+go to the processes in turn, `training.micro_batch_contexts` at a time. Results are those of one process but for the
+order in which sums are rounded, so that a run that resumes on another number of processes goes on where it was. What
+stands between jobs, an endpoint or a full checkpoint, is the file that one process would write.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ from smelt.training.steps.data import Stream
 from smelt.training.steps.step import optimizer
 
 
-class Spread:
+class Distributed:
     """This process's slices of weights and moments; its methods are those of `single.Whole`."""
 
     def __init__(self, model: ModelSettings, settings: TrainingSettings) -> None:

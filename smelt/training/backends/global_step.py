@@ -91,7 +91,7 @@ def global_step(
         z = output.z_loss * weight
         (loss + settings.balance_loss * balance + settings.z_loss * z).backward()
         parts += torch.stack([loss, balance, z]).detach().double()
-    norm = _full(torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip))
+    norm = _full(torch.nn.utils.clip_grad_norm_(model.parameters(), settings.gradient_clip))
     assert counts is not None
     return applied(adamw, summed(parts).tolist(), norm.item(), rate, counts)
 

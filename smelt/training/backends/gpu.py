@@ -53,7 +53,7 @@ class Device:
 
     def __init__(self, device: torch.device, settings: TrainingSettings, compiled: bool = True) -> None:
         self.device = device
-        self.execution = gpu.Execution(getattr(torch, settings.precision), compiled, settings.recompute)
+        self.execution = gpu.Execution(getattr(torch, settings.precision), compiled, settings.activation_checkpointing)
 
     def ready(self, batch: Batch) -> Ready:
         following, count = targets(batch.tokens, batch.lengths)

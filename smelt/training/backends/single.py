@@ -30,7 +30,7 @@ def refuse(folder: Path, pattern: str, told: str) -> None:
         raise UserError(f"{folder}: holds a save {told}, or delete it to train what it holds from its start")
 
 
-class Whole:
+class SingleProcess:
     """Weights and moments on a core or one GPU."""
 
     def __init__(self, model: ModelSettings, settings: TrainingSettings) -> None:
@@ -76,7 +76,11 @@ class Whole:
 
     def saved(self, folder: Path) -> Saved | None:
         """The last save in `folder`, or None. Raises UserError where it is truncated or foreign."""
-        refuse(folder, "saved-*", "by several processes; train on several, or with training.micro_contexts, as before")
+        refuse(
+            folder,
+            "saved-*",
+            "by several processes; train on several, or with training.micro_batch_contexts, as before",
+        )
         found = resume.load(folder)
         return None if found is None else Saved(json.loads(found["place"]), found)
 

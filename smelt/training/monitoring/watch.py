@@ -45,7 +45,7 @@ class Watch:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise UserError(
-                "watch.tensorboard: the package tensorboard is not installed; pip install -e '.[tensorboard]' or "
+                "monitoring.tensorboard: the package tensorboard is not installed; pip install -e '.[tensorboard]' or "
                 "take the key out"
             ) from None
         self.events = SummaryWriter(folder)

@@ -16,9 +16,9 @@ def stable_rate(step: int, settings: TrainingSettings) -> float:
 def decay_rate(step: int, branch_step: int, settings: TrainingSettings) -> float:
     """Learning rate of decay step `step` (from 0) of the branch that leaves after `branch_step` stable steps.
 
-    A cosine from the stable rate at the branch to `final_rate` of it. Its ends belong to no step: the
+    A cosine from the stable rate at the branch to `final_lr_fraction` of it. Its ends belong to no step: the
     first lies below the stable rate and the last above the end, where an update would do nothing.
     """
     peak = stable_rate(branch_step - 1, settings)
-    end = peak * settings.final_rate
+    end = peak * settings.final_lr_fraction
     return end + (peak - end) * 0.5 * (1 + math.cos(math.pi * (step + 1) / (settings.decay_steps + 1)))

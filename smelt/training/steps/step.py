@@ -55,7 +55,7 @@ def descend(
     total = loss + settings.balance_loss * output.balance_loss + settings.z_loss * output.z_loss
     adamw.zero_grad()
     total.backward()
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.gradient_clip)
     if meanwhile is not None:
         meanwhile()
     losses = [value.item() for value in (loss, output.balance_loss, output.z_loss)]

@@ -28,7 +28,7 @@ def run(architecture="baseline", sparsity="S85", seed=0):
 def texts(name, right, items=20, shots=(0, 8), seeds=SEEDS, **values):
     """Answers of a task, the first right(shots, seed) of them right."""
     return [
-        text(item, item < right(count, seed), part="final", task=name, shots=count, seed=seed, **values)
+        text(item, item < right(count, seed), part="last_endpoint", task=name, shots=count, seed=seed, **values)
         for count in shots
         for seed in (seeds if count else (None,))
         for item in range(items)
@@ -189,7 +189,15 @@ def test_only_cells_in_which_both_beat_chance_count_and_training_seeds_are_avera
 
     def choices(count):
         return [
-            row(item, choice, choice == 0, -1 - ((choice == 0) != (item < count)), part="final", shots=8, seed=seed)
+            row(
+                item,
+                choice,
+                choice == 0,
+                -1 - ((choice == 0) != (item < count)),
+                part="last_endpoint",
+                shots=8,
+                seed=seed,
+            )
             for seed in (0, 1)
             for item in range(20)
             for choice in range(4)
@@ -220,7 +228,13 @@ def test_the_differences_of_the_items_sum_to_the_difference_of_the_scores(tmp_pa
     def scored(architecture, sparsity):
         rows = [
             text(
-                item, rng.random() < 0.5, part="final", task=name, shots=count, seed=seed, category="abc"[item % 7 % 3]
+                item,
+                rng.random() < 0.5,
+                part="last_endpoint",
+                task=name,
+                shots=count,
+                seed=seed,
+                category="abc"[item % 7 % 3],
             )
             for name in ("quiz", "operators")
             for count in (1, 8)
@@ -272,7 +286,7 @@ def test_the_average_is_over_all_tasks_and_at_shots_that_all_have(tmp_path):
 def test_the_standard_score_and_tasks_outside_the_sweep_are_no_part_of_it(tmp_path):
     apart = task("last_word", "language_modeling", sweep_shots=0, shots=0)
     rows = texts("operators", lambda shots, seed: 9, shots=(0, 8, 10)) + texts("last_word", lambda s, _: 9, shots=(0,))
-    rows += [one | {"part": "every"} for one in rows]
+    rows += [one | {"part": "all_endpoints"} for one in rows]
     found, sweep = tables([(run(), rows), (run("smelt"), rows)], [LM, apart], tmp_path)
     assert {one["task"] for one in found} == {"average", "average without Dyck", "operators"}
     assert {one["shots"] for one in sweep} == {0, 8}
@@ -318,7 +332,7 @@ def test_what_is_missing_has_its_reason(tmp_path):
     only = texts("operators", lambda shots, seed: 4, shots=(0,))
     found, _ = tables([(run(), only), (run("smelt"), only)], [LM], tmp_path)
     assert named(found, "operators")["reason"].startswith("no demonstrations are drawn with 0 shots")
-    every = [one | {"part": "every"} for one in looped]
+    every = [one | {"part": "all_endpoints"} for one in looped]
     found, _ = tables([(run(), every), (run("smelt"), every)], [LM], tmp_path)
     assert named(found, "operators")["reason"] == "not scored in the sweep"
     found, _ = tables([(run(), looped), (run("smelt"), looped)], [LM], tmp_path)

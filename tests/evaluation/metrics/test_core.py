@@ -201,9 +201,12 @@ def test_endpoints_that_were_not_scored_alike_are_refused(tmp_path):
 
 
 def test_a_part_may_be_scored_otherwise_than_another(tmp_path):
-    rows = own_rows(DESK) + own_rows(DESK, (0, 1, 2), part="final", preset="lite")
+    rows = own_rows(DESK) + own_rows(DESK, (0, 1, 2), part="last_endpoint", preset="lite")
     found = tables(rows, tmp_path)
-    assert [(row["part"], row["evaluation_seeds"]) for row in found["core"]] == [("every", 2), ("final", 3)]
+    assert [(row["part"], row["evaluation_seeds"]) for row in found["core"]] == [
+        ("all_endpoints", 2),
+        ("last_endpoint", 3),
+    ]
     assert len({json.dumps(row) for row in found["scores"]}) == len(found["scores"])
     desk = [row for row in found["scores"] if (row["metric"], row["task"]) == ("desk", "")]
     assert len(desk) == 1

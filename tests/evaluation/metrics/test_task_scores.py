@@ -90,7 +90,7 @@ def test_the_order_of_rows_and_of_endpoints_does_not_matter(tmp_path):
     rows = [
         row(item, choice, choice == item % 3, -((item * 7 + choice * 5) % 11) - 0.1 * branch, 1 + choice,
             branch=branch, branch_step=10 * branch, seed=seed, part=part, shots=shots)
-        for part, branches in (("every", (1, 2)), ("final", (2,)))
+        for part, branches in (("all_endpoints", (1, 2)), ("last_endpoint", (2,)))
         for branch in branches
         for shots, seed in ((0, None), (4, 0), (4, 1))
         for item in range(6)
@@ -103,7 +103,9 @@ def test_the_order_of_rows_and_of_endpoints_does_not_matter(tmp_path):
     assert (tmp_path / "task_scores.parquet").read_bytes() != first  # the input's digest differs
     keys = [(one["part"], one["branch"], one["shots"], one["evaluation_seed"]) for one in found]
     shots = [(0, None), (4, 0), (4, 1)]
-    assert keys == [(*where, *one) for where in (("every", 1), ("every", 2), ("final", 2)) for one in shots]
+    assert keys == [
+        (*where, *one) for where in (("all_endpoints", 1), ("all_endpoints", 2), ("last_endpoint", 2)) for one in shots
+    ]
     assert [one["preset"] for one in found] == ["smoke"] * 6 + ["lite"] * 3
 
 

@@ -150,7 +150,12 @@ class Bench:
     def score(self, every=None, final=None, state="state", out="scores.parquet", precision="bfloat16"):
         arguments = ["--spec", json.dumps({"precision": precision, "context": 512})]
         arguments += ["--models", *map(str, self.models), "--state", str(self.folder / state)]
-        arguments += ["--every", *([str(every)] if every else []), "--final", *([str(final)] if final else [])]
+        arguments += [
+            "--all-endpoints",
+            *([str(every)] if every else []),
+            "--last-endpoint",
+            *([str(final)] if final else []),
+        ]
         score.main([*arguments, "--out", str(self.folder / out)])
         return self.folder / out
 
@@ -191,7 +196,7 @@ def test_rows_say_what_was_asked_and_what_came_of_it(bench):
     assert all(field.metadata[b"description"] for field in found.schema)
     assert set(read_provenance(path)["inputs"]) == {"branch-1.safetensors", "branch-2.safetensors", "requests.parquet"}
     assert [(row["branch"], row["branch_step"]) for row in rows] == [(1, 10)] * 5 + [(2, 20)] * 5
-    assert {row["part"] for row in rows} == {"every"}
+    assert {row["part"] for row in rows} == {"all_endpoints"}
     assert [(row["task"], row["item"], row["choice"], row["gold"], row["tokens"]) for row in rows[:5]] == [
         ("quiz", 0, 0, False, 1), ("quiz", 0, 1, True, 2), ("wino", 3, 0, False, 2), ("wino", 3, 1, True, 2),
         ("word", 4, 0, True, 1),
@@ -211,14 +216,14 @@ def test_final_requests_are_for_the_last_endpoint_and_shared_trees_are_computed_
     every, final = bench.requests(rows[:10]), bench.requests([*rows, *rows[:5]], "final.parquet")
     found = pq.read_table(bench.score(every, final)).to_pylist()
     asked = [(row["part"], row["branch"]) for row in found]
-    assert list(dict.fromkeys(asked)) == [("every", 1), ("every", 2), ("final", 2)]
-    assert asked.count(("every", 1)) == asked.count(("every", 2))
+    assert list(dict.fromkeys(asked)) == [("all_endpoints", 1), ("all_endpoints", 2), ("last_endpoint", 2)]
+    assert asked.count(("all_endpoints", 1)) == asked.count(("all_endpoints", 2))
     assert len(counted) == 10 + 40
     values = {(row["part"], row["item"], row["choice"]): row["log_probability"] for row in found if row["branch"] == 2}
     for part, item, choice in values:
-        if part == "every":
-            assert values["every", item, choice] == values["final", item, choice]
-    assert {row["part"] for row in pq.read_table(bench.score(None, final)).to_pylist()} == {"final"}
+        if part == "all_endpoints":
+            assert values["all_endpoints", item, choice] == values["last_endpoint", item, choice]
+    assert {row["part"] for row in pq.read_table(bench.score(None, final)).to_pylist()} == {"last_endpoint"}
 
 
 def test_a_killed_job_goes_on_and_writes_the_same_bytes(bench, counted, monkeypatch):
@@ -339,27 +344,27 @@ def test_nothing_to_score_is_an_error_and_no_requests_are_no_rows(bench):
 
 def test_a_kill_loses_what_was_not_saved_and_nothing_else(tmp_path):
     one, other = [Scored(-1.5, True), Scored(-0.1, False)], [Scored(-7.0, False)]
-    base = cache.Kept(tmp_path, 1, "a")
+    base = cache.ScoreCache(tmp_path, 1, "a")
     base.add("x", one)
     base.save()
     base.add("y", other)
     base.base.rollback()  # as the next opening does with what a kill left
     base.base.close()
-    again = cache.Kept(tmp_path, 1, "a")
+    again = cache.ScoreCache(tmp_path, 1, "a")
     assert again.find(["x", "y", "z"]) == {"x": one}
     again.add("y", other)
     again.close()
-    assert cache.Kept(tmp_path, 1, "a").find(["y"]) == {"y": other}
+    assert cache.ScoreCache(tmp_path, 1, "a").find(["y"]) == {"y": other}
 
 
 def test_another_branch_keeps_its_scores(tmp_path):
     for branch, identity in ((1, "a"), (11, "a"), (1, "b")):
-        cache.Kept(tmp_path, branch, identity).close()
+        cache.ScoreCache(tmp_path, branch, identity).close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["branch-1-b.sqlite", "branch-11-a.sqlite"]
 
 
 def test_a_full_disk_is_one_clear_error(tmp_path):
-    base = cache.Kept(tmp_path, 1, "a")
+    base = cache.ScoreCache(tmp_path, 1, "a")
     base.base.execute("COMMIT")
     base.base.execute(f"PRAGMA max_page_count = {base.base.execute('PRAGMA page_count').fetchone()[0]}")
     base.base.execute("BEGIN")

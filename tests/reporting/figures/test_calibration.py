@@ -110,7 +110,7 @@ def test_other_numbers_of_metrics_and_architectures(tmp_path: Path, metrics: int
     rows = []
     for number in range(metrics):
         rows += [row | {"metric": f"metric {number}"} for row in scored(endpoints, "core")]
-    calibrate(tmp_path, endpoints, rows, draws=5)
+    calibrate(tmp_path, endpoints, rows, bootstrap_draws=5)
     figure = calibration.draw(read(tmp_path), "desk", "baseline")
     texts(figure)
     assert len(figure.axes) == 2 * metrics
@@ -120,7 +120,7 @@ def test_other_numbers_of_metrics_and_architectures(tmp_path: Path, metrics: int
 def test_what_could_not_be_fitted_says_why(tmp_path: Path) -> None:
     endpoints = endpoint_rows(part(1, 1), steps=(10_000, 20_000, 50_000))
     rows = [score_row(row, "core", 0.3) for row in endpoints]
-    calibrate(tmp_path, endpoints, rows, draws=5)
+    calibrate(tmp_path, endpoints, rows, bootstrap_draws=5)
     figure = calibration.draw(read(tmp_path), "desk", "baseline")
     shown = " ".join(texts(figure)).replace("\n", " ")
     assert "no curve: 3 distinct losses; a curve needs at least 5" in shown
@@ -131,7 +131,7 @@ def test_what_could_not_be_fitted_says_why(tmp_path: Path) -> None:
 
 def test_simulated_endpoints_are_named(tmp_path: Path) -> None:
     endpoints = [row | {"source": "simulated from somewhere"} for row in study(part(2, 2))]
-    calibrate(tmp_path, endpoints, scores(endpoints), draws=5)
+    calibrate(tmp_path, endpoints, scores(endpoints), bootstrap_draws=5)
     figure = calibration.draw(read(tmp_path), "desk", "baseline")
     assert any(text.startswith("Simulated from somewhere") for text in texts(figure))
     plt.close(figure)

@@ -34,8 +34,8 @@ def study(*suites: str, every: int = 2, final: int = 5, without: Sequence[str] =
     """Endpoints, tasks and scores of a study; `every` and `final` are evaluation seeds, 0 for no such part."""
     tasks = synthetic_scores.tasks_of(*suites)
     made = stage(**(FEW_CELLS | endpoints))["endpoints"]
-    rows = synthetic_scores.task_rows(made, tasks, "every", every) if every else []
-    rows += synthetic_scores.task_rows(made, tasks, "final", final, SHOTS) if final else []
+    rows = synthetic_scores.task_rows(made, tasks, "all_endpoints", every) if every else []
+    rows += synthetic_scores.task_rows(made, tasks, "last_endpoint", final, SHOTS) if final else []
     return {"endpoints": made, "tasks": tasks, "rows": [row for row in rows if row["task"] not in without]}
 
 
@@ -44,7 +44,7 @@ def scores(of: Row, baselines: str = "v2") -> dict[str, list[Row]]:
 
 
 def sweep(of: Row) -> dict[str, list[Row]]:
-    return synthetic_scores.in_context([row for row in of["rows"] if row["part"] == "final"], of["tasks"])
+    return synthetic_scores.in_context([row for row in of["rows"] if row["part"] == "last_endpoint"], of["tasks"])
 
 
 def draw_sweep(read: Mapping[str, Sequence[Row]]) -> Figure:
@@ -142,7 +142,7 @@ def test_last_endpoints_are_not_joined_to_the_others() -> None:
     figure = downstream.draw(read := scores(study("desk")), "desk", "baseline")
     runs = values(panels(figure)[0], "s", False)
     assert [len(run) for run in runs] == [1, 1]
-    rows = [row for row in read["core"] if row["part"] == "final" and row["sparsity"] == "S85"]
+    rows = [row for row in read["core"] if row["part"] == "last_endpoint" and row["sparsity"] == "S85"]
     expected = sorted(100 * row["other_score"] for row in rows if row["architecture"] == "smelt")
     np.testing.assert_allclose([run[0] for run in runs], expected)
 
@@ -221,7 +221,7 @@ CASES: dict[str, Row] = {
     "paper": {"suites": ("core", "mmlu"), "scales": ("100M",)},
     "three architectures": {"suites": ("desk",), "names": ("baseline", "deep", "smelt")},
     "one cell": {"suites": ("desk",), "scales": ("100M",), "sparsities": ("S85",)},
-    "last only": {"suites": ("core",), "every": 0, "final": 1},
+    "last only": {"suites": ("core",), "all_endpoints": 0, "last_endpoint": 1},
     "one architecture": {"suites": ("desk",), "names": ("baseline",)},
 }
 SLOW = ("paper", "last only", "three architectures")
@@ -376,7 +376,7 @@ def run(module: Any, folder: Path, names: Sequence[str], out: Path) -> list[byte
 
 
 def test_the_commands_write_the_same_bytes_every_time(tmp_path: Path) -> None:
-    told = {"spec": {"presets": {"final": "lite"}, "sampler": {"final": "nested"}}}
+    told = {"spec": {"presets": {"last_endpoint": "lite"}, "sampler": {"last_endpoint": "nested"}}}
     write(tmp_path, study("operators", "repeat_copy", scales=("100M",), sparsities=("S85",)), told)
     for module, tables in ((downstream, downstream.ARTIFACTS), (icl, ("sweep", "icl"))):
         first, second = (run(module, tmp_path, tables, tmp_path / folder) for folder in "ab")

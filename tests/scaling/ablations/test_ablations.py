@@ -124,7 +124,7 @@ def test_the_command_writes_one_table_a_sweep(tmp_path):
     rows = [endpoint(name, seed, 4.0 + seed) for name in ("baseline", "span6") for seed in (0, 1)]
     source, target = tmp_path / "endpoints.parquet", tmp_path / "span_sweep.parquet"
     artifacts.write_table(artifacts.table(rows, ENDPOINTS), source, {})
-    told = json.dumps({"sweeps": {"span_sweep": [dataclasses.asdict(point) for point in BOTH]}})
+    told = json.dumps({"ablations": {"span_sweep": [dataclasses.asdict(point) for point in BOTH]}})
     ablations.main(["--spec", told, "--endpoints", str(source), "--out", str(target)])
     assert [row["architecture"] for row in artifacts.read_table(target).to_pylist()] == ["baseline", "span6"]
     with pytest.raises(UserError, match="do not answer to the sweeps"):
@@ -149,7 +149,7 @@ def read(tmp_path):
     return changed
 
 
-LINE = "sweeps/span_sweep/lines/looped"
+LINE = "ablations/span_sweep/lines/looped"
 
 
 @pytest.mark.parametrize(
@@ -157,12 +157,15 @@ LINE = "sweeps/span_sweep/lines/looped"
     [
         ({f"{LINE}/architectures": ["baseline", "span7"]}, r"lines\.looped\.architectures: no 'span7'; known are base"),
         ({f"{LINE}/reference": "visits3"}, r"lines\.looped\.reference: no 'visits3'; known are baseline, span2"),
-        ({"sweeps/span_sweep/sparsities": ["S90"]}, r"span_sweep\.sparsities: no 'S90'; known are S85, S95"),
-        ({"sweeps/span_sweep/axis": "visits"}, r"span2 and span4 have the same visits"),
-        ({"sweeps/span_sweep/axis": "width"}, r"sweeps\.span_sweep\.axis: 'width' is not one of"),
-        ({"sweeps/endpoints": {}}, r"sweeps: .*endpoints"),
-        ({"tuning": {"rates": [0.01]}}, r"sweeps: a study that tunes"),
-        ({"sweeps/depth_sweep/sparsities": ["S95"], "grid/exclude": ["H40-S95"]}, r"baseline' is trained in no cell"),
+        ({"ablations/span_sweep/sparsities": ["S90"]}, r"span_sweep\.sparsities: no 'S90'; known are S85, S95"),
+        ({"ablations/span_sweep/axis": "visits"}, r"span2 and span4 have the same visits"),
+        ({"ablations/span_sweep/axis": "width"}, r"ablations\.span_sweep\.axis: 'width' is not one of"),
+        ({"ablations/endpoints": {}}, r"ablations: .*endpoints"),
+        ({"tuning": {"learning_rates": [0.01]}}, r"ablations: a study that tunes"),
+        (
+            {"ablations/depth_sweep/sparsities": ["S95"], "grid/exclude": ["H40-S95"]},
+            r"baseline' is trained in no cell",
+        ),
     ],
 )
 def test_a_mistake_shows_while_the_study_is_read(read, changes, message):
@@ -174,7 +177,7 @@ def test_the_study_makes_the_paper_s_three_sweeps(read):
     study = read()
     assert len(study.trained) == 44
     assert len(study.config["grid"]["architectures"]) == 15
-    told = specs.sweeps(study)["sweeps"]
+    told = specs.sweeps(study)["ablations"]
     span = [(entry["sparsity"], entry["looped"], entry["executed_layers"]) for entry in told["span_sweep"]]
     assert span == [(label, looped, 12 + looped) for label in ("S85", "S95") for looped in range(0, 13, 2)]
     depth = [(entry["line"], entry["layers"], entry["executed_layers"]) for entry in told["depth_sweep"]]
@@ -189,7 +192,7 @@ def test_the_study_makes_the_paper_s_three_sweeps(read):
 
 def test_a_run_left_out_of_the_grid_stays_a_row_of_its_sweep(read):
     exclude = yaml.safe_load((studies.CONFIG / "ablations.yaml").read_text())["grid"]["exclude"]
-    told = specs.sweeps(read({"grid/exclude": [*exclude, "span4-H40-S95"]}))["sweeps"]["span_sweep"]
+    told = specs.sweeps(read({"grid/exclude": [*exclude, "span4-H40-S95"]}))["ablations"]["span_sweep"]
     left = next(entry for entry in told if (entry["architecture"], entry["sparsity"]) == ("span4", "S95"))
     assert "layers" not in left
     row = analyse([Point(**left)], [endpoint("baseline", 0, 4.0) | {"sparsity": "S95"}])[0]
@@ -210,7 +213,7 @@ def test_a_study_of_sweeps_goes_from_text_to_its_tables_and_figures(tmp_path):
             "exclude": [],
         },
         training={"steps": 3, "branch_steps": [3], "decay_steps": 1, "warmup_steps": 1},
-        sweeps={"loop_count": {"axis": "visits", "lines": {"half": {"architectures": ["baseline", "smelt"]}}}},
+        ablations={"loop_count": {"axis": "visits", "lines": {"half": {"architectures": ["baseline", "smelt"]}}}},
     )
     planned = {job.split()[0] for job in clone.waiting()}
     assert planned >= {"train", "evaluate", "endpoints", "sweeps", "sweep_figures", "scaling_tables", "budgets"}

@@ -62,7 +62,7 @@ def write_scores(path: Path, rows: Sequence[Row]) -> Path:
 def calibrate(folder: Path, endpoints: Sequence[Row], scores: Sequence[Row], **changes: Any) -> dict[str, list[Row]]:
     """Run the command; the rows of each artifact."""
     folder.mkdir(parents=True, exist_ok=True)
-    spec = {"study": "paper", "reference": "baseline", "draws": 100} | changes
+    spec = {"study": "paper", "reference": "baseline", "bootstrap_draws": 100} | changes
     paths = {option: folder / f"{name}.parquet" for option, name in OUTPUTS.items()}
     table = write_endpoints(folder / "endpoints.parquet", endpoints)
     arguments = ["--endpoints", str(table), "--scores", str(write_scores(folder / "scores.parquet", scores))]
@@ -246,7 +246,7 @@ def test_other_metrics_stay_as_they_are(tmp_path: Path) -> None:
     endpoints = study(part(2, 2))
     rows = scored(endpoints, "mmlu")
     rows += [row | {"task": "law", "category": "humanities"} for row in rows]
-    found = calibrate(tmp_path, endpoints, rows, draws=5)
+    found = calibrate(tmp_path, endpoints, rows, bootstrap_draws=5)
     assert not any(row["centred"] for row in found["calibration"])
     given = {tuple(row[name] for name in (*KEYS, "task")): row["score"] for row in rows}
     for row in found["residuals"]:
@@ -257,7 +257,7 @@ def test_a_task_without_a_curve_is_left_out_and_named(tmp_path: Path) -> None:
     endpoints = study(part(2, 2))
     rows = tasks(endpoints) + [score_row(row, "core", 0.0, "copy", "symbols", chance=0.0) for row in endpoints]
     rows += [score_row(row, "core", 0.0, "void", "nothing", chance=0.0) for row in endpoints]
-    found = calibrate(tmp_path, endpoints, rows, draws=5)
+    found = calibrate(tmp_path, endpoints, rows, bootstrap_draws=5)
     symbols = mean(found["means"], "core", "category", "symbols")
     assert symbols["residual"] == pytest.approx(0, abs=1e-6)
     assert "left out: core copy has no curve: the score is 0 at all 24 endpoints" in symbols["reason"]
@@ -293,14 +293,16 @@ def test_one_cell_gives_no_interval(tmp_path: Path) -> None:
 
 def test_few_draws_give_a_mean_no_interval(tmp_path: Path) -> None:
     endpoints = study()
-    row = mean(calibrate(tmp_path, endpoints, scored(endpoints, "core"), draws=39)["means"], "core")
+    row = mean(calibrate(tmp_path, endpoints, scored(endpoints, "core"), bootstrap_draws=39)["means"], "core")
     assert (row["low"], row["high"], row["draws"]) == (None, None, 0)
-    assert "39 draws are too few for its ends; 40 at least (scaling.draws)" in row["reason"]
+    assert "39 draws are too few for its ends; 40 at least (scaling.bootstrap_draws)" in row["reason"]
 
 
 def test_draws_without_a_cell_of_the_group_are_counted(tmp_path: Path) -> None:
     endpoints = study(part(2, 2))
-    row = mean(calibrate(tmp_path, endpoints, scored(endpoints, "core"), draws=400)["means"], "core", "scale", "100M")
+    row = mean(
+        calibrate(tmp_path, endpoints, scored(endpoints, "core"), bootstrap_draws=400)["means"], "core", "scale", "100M"
+    )
     assert row["draws"] == pytest.approx(400 * (1 - 0.5**4), abs=20)  # each of four picks misses two cells of four
     assert f"{100 * (1 - row['draws'] / 400):.3g} % of the draws hold no cell of the group" in row["reason"]
 
@@ -308,14 +310,14 @@ def test_draws_without_a_cell_of_the_group_are_counted(tmp_path: Path) -> None:
 def test_scores_of_some_endpoints(tmp_path: Path) -> None:
     endpoints = study(part(3, 2))
     some = [row for row in endpoints if row["scale"] != "600M"]
-    found = calibrate(tmp_path, endpoints, scored(some, "core"), draws=5)
+    found = calibrate(tmp_path, endpoints, scored(some, "core"), bootstrap_draws=5)
     assert found["calibration"][0]["endpoints"] == 24
     assert {row["label"] for row in found["means"]} == {"all", "100M", "200M"}
 
 
 def test_the_reference_alone(tmp_path: Path) -> None:
     endpoints = [row for row in study(part(2, 2)) if row["architecture"] == "baseline"]
-    found = calibrate(tmp_path, endpoints, scored(endpoints, "core"), draws=5)
+    found = calibrate(tmp_path, endpoints, scored(endpoints, "core"), bootstrap_draws=5)
     assert found["wins"] == []
     assert {row["architecture"] for row in found["means"]} == {"baseline"}
 
@@ -334,7 +336,7 @@ def test_wins_ties_and_losses(tmp_path: Path) -> None:
         for metric, step in (("core", 0.01), ("completion", 0.01)):
             score = expected(metric, row["loss"])
             rows += [score_row(row, metric, score), score_row(twin, metric, score + (place % 3 - 1) * step)]
-    found = {row["metric"]: row for row in calibrate(tmp_path, endpoints, rows, draws=5)["wins"]}
+    found = {row["metric"]: row for row in calibrate(tmp_path, endpoints, rows, bootstrap_draws=5)["wins"]}
     counts = ("pairs", "wins", "ties", "losses", "rule", "reason")
     assert [found["core"][name] for name in counts] == [24, 8, 8, 8, "all pairs", None]
     assert [found["completion"][name] for name in counts] == [24, 8, 8, 8, "all pairs", None]
@@ -351,7 +353,7 @@ def test_mmlu_counts_where_the_reference_is_ten_points_above_chance(tmp_path: Pa
         if row["architecture"] == "smelt":
             score += 0.02 if row["scale"] == "100M" else -0.02
         rows.append(score_row(row, "mmlu", score))
-    (found,) = calibrate(tmp_path, endpoints, rows, draws=5)["wins"]
+    (found,) = calibrate(tmp_path, endpoints, rows, bootstrap_draws=5)["wins"]
     # Of 24 pairs 8 have 0.3499; the small step lifts 2 of them to 0.35.
     assert (found["pairs"], found["wins"], found["ties"], found["losses"]) == (18, 9, 0, 9)
     assert found["rule"] == "pairs in which baseline is at least 0.1 above chance (0.25)"
@@ -363,7 +365,7 @@ def test_pairs_need_both_sides_and_mmlu_its_chance(tmp_path: Path) -> None:
     half = [row for row in endpoints if row["architecture"] == "baseline" or row["scale"] == "100M"]
     rows = scored(half, "core") + [row | {"chance": None} for row in scored(endpoints, "mmlu")]
     rows += scored([row for row in endpoints if row["architecture"] == "smelt"], "completion")
-    found = {row["metric"]: row for row in calibrate(tmp_path, endpoints, rows, draws=5)["wins"]}
+    found = {row["metric"]: row for row in calibrate(tmp_path, endpoints, rows, bootstrap_draws=5)["wins"]}
     assert (found["core"]["pairs"], found["core"]["reason"]) == (12, "12 scores without a partner")
     assert found["mmlu"]["wins"] is None
     assert found["mmlu"]["reason"] == "no chance level of mmlu; give it in the column chance"
@@ -486,4 +488,7 @@ def test_draws_and_seed_are_those_of_the_study() -> None:
     schema = yaml.safe_load((Path(__file__).parents[3] / "config/schema.yaml").read_text(encoding="utf-8"))
     scaling = schema["properties"]["scaling"]["properties"]
     settings = Settings(study="paper", reference="baseline")
-    assert (scaling["draws"]["default"], scaling["seed"]["default"]) == (settings.draws, settings.seed)
+    assert (scaling["bootstrap_draws"]["default"], scaling["seed"]["default"]) == (
+        settings.bootstrap_draws,
+        settings.seed,
+    )

@@ -141,8 +141,8 @@ def test_the_published_gains(published: Any, tmp_path: Path) -> None:
     paths = {name: str(tmp_path / f"{name}.parquet") for name in ("endpoints", *fitted, *answers)}
     told, table = canonical_json(specs.simulated_endpoints(published)), str(ENDPOINTS)
     simulate.main(["--spec", told, "--table", table, "--out", paths["endpoints"]])
-    assert load(Settings, specs.scaling(published)).draws == 2000
-    told = canonical_json(specs.scaling(published) | {"draws": 50, "starts": 8})
+    assert load(Settings, specs.scaling(published)).bootstrap_draws == 2000
+    told = canonical_json(specs.scaling(published) | {"bootstrap_draws": 50, "fit_starts": 8})
     fit.main(["--spec", told, *options(paths, "endpoints", *fitted)])
     read = [*options(paths, "endpoints", "coefficients", "draws"), "--without", paths["surfaces_without"]]
     gain.main(["--spec", told, *read, *options(paths, *answers)])

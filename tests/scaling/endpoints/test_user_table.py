@@ -35,7 +35,7 @@ def changed(row: int, **values: Any) -> list[dict[str, Any]]:
     return [{**old, **values} if index + 2 == row else old for index, old in enumerate(ROWS)]
 
 
-def read(folder: Path, content: str | bytes, name: str = "mine.csv", **options: Any) -> user_table.Given:
+def read(folder: Path, content: str | bytes, name: str = "mine.csv", **options: Any) -> user_table.EndpointTable:
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return user_table.read(path, **options)

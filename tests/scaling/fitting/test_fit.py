@@ -34,7 +34,7 @@ def using(**changes: Any) -> Settings:
 @pytest.mark.parametrize("architecture", ["baseline", "smelt"])
 def test_recovers_the_published_coefficients(architecture: str, solver: str) -> None:
     mine = points(endpoint_rows(), architecture)
-    fit = point_fit.fit(mine, SMELT, SMELT.design(mine), using(solver=solver, starts=16))
+    fit = point_fit.fit(mine, SMELT, SMELT.design(mine), using(solver=solver, fit_starts=16))
     np.testing.assert_allclose(fit.values, PUBLISHED[architecture], rtol=1e-6)
     assert fit.objective < 1e-20
     assert fit.rmse_nats < 1e-9
@@ -46,7 +46,11 @@ def test_recovers_the_published_coefficients(architecture: str, solver: str) -> 
 def noisy() -> tuple[Points, Design, dict[str, point_fit.Fit]]:
     mine = points(endpoint_rows(noise=1.0, seed=5), "smelt")
     design = SMELT.design(mine)
-    return mine, design, {name: point_fit.fit(mine, SMELT, design, using(solver=name, starts=24)) for name in SOLVERS}
+    return (
+        mine,
+        design,
+        {name: point_fit.fit(mine, SMELT, design, using(solver=name, fit_starts=24)) for name in SOLVERS},
+    )
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -70,7 +74,7 @@ def test_both_solvers_find_one_minimum(noisy: tuple[Points, Design, dict[str, po
 
 def test_both_solvers_agree_on_draws(noisy: tuple[Points, Design, dict[str, point_fit.Fit]]) -> None:
     mine, design, fits = noisy
-    drawn = resampling.draw_weights({"one": mine}, using(draws=25, seed=3))["one"]
+    drawn = resampling.draw_weights({"one": mine}, using(bootstrap_draws=25, seed=3))["one"]
     ends = {name: refit.refit(fits["newton"].theta, design, drawn, using(solver=name)).minimum for name in SOLVERS}
     for end in ends.values():
         assert end.converged.all()
@@ -81,7 +85,7 @@ def test_both_solvers_agree_on_draws(noisy: tuple[Points, Design, dict[str, poin
 
 def test_no_start_beats_a_draw(noisy: tuple[Points, Design, dict[str, point_fit.Fit]]) -> None:
     mine, design, fits = noisy
-    drawn = resampling.draw_weights({"one": mine}, using(draws=6, seed=4))["one"]
+    drawn = resampling.draw_weights({"one": mine}, using(bootstrap_draws=6, seed=4))["one"]
     found = refit.refit(fits["newton"].theta, design, drawn, SETTINGS).minimum.objective
     for weight, value in zip(drawn, found, strict=True):
         starts = point_fit.random_starts(design, 12)
@@ -92,7 +96,7 @@ def test_the_fit_stays_in_the_box_and_names_the_bound() -> None:
     pure = np.array([1e-9, 40.0, 900.0, 0.27, 0.12, 0.5])
     mine = points(endpoint_rows(surfaces={"baseline": pure}), "baseline")
     design = SMELT.design(mine)
-    fit = point_fit.fit(mine, SMELT, design, using(starts=8))
+    fit = point_fit.fit(mine, SMELT, design, using(fit_starts=8))
     assert "E" in fit.at_bound
     ends = newton.minimise(point_fit.random_starts(design, 8), design, np.ones((8, design.size)), DELTA)
     assert (ends.theta >= design.lower).all()
@@ -139,7 +143,7 @@ def test_surfaces_with_loops_are_recovered(surface: Any) -> None:
     """From data without noise; the joint law's 14 coefficients need all axes and settle more slowly."""
     at = variables(240, 1)
     mine = points_at(surface.predict(VALUES[surface.name], at), at)
-    fit = point_fit.fit(mine, surface, surface.design(mine), using(starts=4))
+    fit = point_fit.fit(mine, surface, surface.design(mine), using(fit_starts=4))
     assert fit.rmse_nats < 1e-6
     np.testing.assert_allclose(fit.values, VALUES[surface.name], rtol=1e-3)
 
@@ -170,7 +174,7 @@ def run(folder: Path, rows: list[dict[str, Any]], **changes: Any) -> dict[str, P
 
 
 def test_the_artifacts_of_the_command(tmp_path: Path) -> None:
-    paths = run(tmp_path, endpoint_rows(noise=1.0, seed=2), draws=40)
+    paths = run(tmp_path, endpoint_rows(noise=1.0, seed=2), bootstrap_draws=40)
     coefficients, drawn, without = (pq.read_table(paths[name]) for name in OUTPUTS[:3])
     assert coefficients.schema.names == coefficients_schema(SMELT).names
     assert drawn.schema.names == draws_schema(SMELT).names
@@ -197,20 +201,20 @@ def test_the_artifacts_of_the_command(tmp_path: Path) -> None:
 
 def test_same_bytes_again(tmp_path: Path) -> None:
     rows = endpoint_rows(noise=1.0, seed=2)
-    first, second = (run(tmp_path / name, rows, draws=30) for name in ("a", "b"))
+    first, second = (run(tmp_path / name, rows, bootstrap_draws=30) for name in ("a", "b"))
     for name in OUTPUTS:
         assert first[name].read_bytes() == second[name].read_bytes()
 
 
 def test_resampled_endpoints_are_said_to_be_too_narrow(tmp_path: Path) -> None:
-    paths = run(tmp_path, endpoint_rows(noise=1.0, seed=2), draws=40, resample="endpoints")
+    paths = run(tmp_path, endpoint_rows(noise=1.0, seed=2), bootstrap_draws=40, resample="endpoints")
     assert all(
         resampling.NARROW["endpoints"] in row["reason"] for row in pq.read_table(paths["coefficients"]).to_pylist()
     )
 
 
 def test_a_surface_without_s_leaves_b_missing(tmp_path: Path) -> None:
-    paths = run(tmp_path, endpoint_rows(noise=1.0, seed=2), draws=10, surface="chinchilla")
+    paths = run(tmp_path, endpoint_rows(noise=1.0, seed=2), bootstrap_draws=10, surface="chinchilla")
     table = pq.read_table(paths["coefficients"])
     assert table.schema.names == coefficients_schema(SURFACES["chinchilla"]).names
     assert table["b"].null_count == 2
@@ -224,7 +228,7 @@ def test_a_shared_surface_stands_with_each_architecture(tmp_path: Path) -> None:
         visits, share = shape[row["architecture"]]
         active = int(row["flops_per_token"] / 6 / (1 + share))
         rows.append(row | {"active_params": active, "looped_params": active // 2, "visits": visits})
-    paths = run(tmp_path, rows, draws=40, surface="looped_depth")
+    paths = run(tmp_path, rows, bootstrap_draws=40, surface="looped_depth")
     first, second = pq.read_table(paths["coefficients"]).to_pylist()
     assert first["architecture"] == "baseline"
     assert first | {"architecture": "smelt"} == second

@@ -43,7 +43,7 @@ def chinchilla() -> Points:
 
 def test_chinchilla_minimum_from_one_start(chinchilla: Points) -> None:
     design = CHINCHILLA.design(chinchilla)
-    fit = point_fit.fit(chinchilla, CHINCHILLA, design, using(starts=1))
+    fit = point_fit.fit(chinchilla, CHINCHILLA, design, using(fit_starts=1))
     assert chinchilla.loss.size == 240
     assert fit.objective <= 1.018275e-3
     np.testing.assert_allclose(fit.values, [1.81722, 477.826, 2143.417, 0.34731, 0.36717], rtol=1e-5)
@@ -58,7 +58,7 @@ def test_chinchilla_standard_errors(chinchilla: Points) -> None:
     random = np.random.RandomState(42)  # as the replication seeds and draws
     drawn = np.array([np.bincount(random.choice(240, size=240), minlength=240) for _ in range(4000)], dtype=float)
     design = CHINCHILLA.design(chinchilla)
-    fit = point_fit.fit(chinchilla, CHINCHILLA, design, using(starts=1))
+    fit = point_fit.fit(chinchilla, CHINCHILLA, design, using(fit_starts=1))
     found = refit.refit(fit.theta, design, drawn, using())
     assert found.minimum.converged.all()
     errors = CHINCHILLA.to_values(found.minimum.theta, design).std(axis=0)
@@ -71,7 +71,7 @@ def test_olmo_ladder_predicts_13b() -> None:
     trained = np.array(table["peer_role"]) == "train"
     target = np.array([run == "13B-5T" for run in table["run"]])
     mine = points_at(numbers["c4_loss_last5"][trained], {key: numbers[key][trained] for key in ("params", "tokens")})
-    fit = point_fit.fit(mine, CHINCHILLA, CHINCHILLA.design(mine), using(starts=1))
+    fit = point_fit.fit(mine, CHINCHILLA, CHINCHILLA.design(mine), using(fit_starts=1))
     assert trained.sum() == 16
     assert fit.objective == pytest.approx(3.29986e-5, rel=1e-5)
     predicted = CHINCHILLA.predict(fit.values, {key: numbers[key][target] for key in ("params", "tokens")})
@@ -96,7 +96,7 @@ TRUTH = np.array([1.8172, 477.8, 2143.0, 0.3473, 0.3672])
 def test_one_start_finds_what_sixty_find(seed: int) -> None:
     mine = made(seed)
     design = CHINCHILLA.design(mine)
-    one, sixty = (point_fit.fit(mine, CHINCHILLA, design, using(starts=starts)) for starts in (1, 60))
+    one, sixty = (point_fit.fit(mine, CHINCHILLA, design, using(fit_starts=starts)) for starts in (1, 60))
     assert one.objective == pytest.approx(sixty.objective, rel=1e-11)
     assert sixty.start_share == 1
     tight = min(
@@ -109,8 +109,8 @@ def test_coefficients_and_standard_errors_of_made_points() -> None:
     """The truth lies within three standard errors, and those are what a brute-force refit finds."""
     mine = made(11)
     design = CHINCHILLA.design(mine)
-    fit = point_fit.fit(mine, CHINCHILLA, design, using(starts=1))
-    drawn = resampling.draw_weights({"one": mine}, using(draws=400, resample="endpoints"))["one"]
+    fit = point_fit.fit(mine, CHINCHILLA, design, using(fit_starts=1))
+    drawn = resampling.draw_weights({"one": mine}, using(bootstrap_draws=400, resample="endpoints"))["one"]
     found = refit.refit(fit.theta, design, drawn, using()).minimum
     assert found.converged.all()
     values = CHINCHILLA.to_values(found.theta, design)
@@ -127,8 +127,8 @@ def test_every_draw_of_the_grid_is_at_its_minimum(architecture: str) -> None:
     """Cells that agree within themselves are the hard case: no start of the reference beats any draw."""
     mine = points(_correlated(26), architecture)
     design = SMELT.design(mine)
-    fit = point_fit.fit(mine, SMELT, design, using(starts=16))
-    drawn = resampling.draw_weights({"one": mine}, using(draws=400))["one"]
+    fit = point_fit.fit(mine, SMELT, design, using(fit_starts=16))
+    drawn = resampling.draw_weights({"one": mine}, using(bootstrap_draws=400))["one"]
     drawn = drawn[refit.identified(mine, design, drawn)]
     found = refit.refit(fit.theta, design, drawn, using()).minimum
     assert found.converged.all()
@@ -153,5 +153,5 @@ def _correlated(seed: int) -> list[dict[str, Any]]:
 def test_the_published_surfaces_come_back() -> None:
     for name, values in SURFACES.items():
         mine = points(endpoint_rows(), name)
-        fit = point_fit.fit(mine, SMELT, SMELT.design(mine), using(starts=1))
+        fit = point_fit.fit(mine, SMELT, SMELT.design(mine), using(fit_starts=1))
         np.testing.assert_allclose(fit.values, values, rtol=1e-7)

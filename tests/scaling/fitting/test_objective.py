@@ -107,5 +107,5 @@ def test_a_surface_of_ones_own_is_one_object() -> None:
         ahead, behind = (derivatives(side, design, weights, 10.0) for side in (theta + shift, theta - shift))
         np.testing.assert_allclose(gradient[:, place], (ahead[0] - behind[0]) / (2 * step), rtol=1e-5)
         np.testing.assert_allclose(hessian[:, place], (ahead[1] - behind[1]) / (2 * step), rtol=1e-5, atol=1e-7)
-    fit = point_fit.fit(mine, tied, design, Settings("one", "one", {}, starts=4))
+    fit = point_fit.fit(mine, tied, design, Settings("one", "one", {}, fit_starts=4))
     np.testing.assert_allclose(fit.values, truth, rtol=1e-6)

@@ -34,21 +34,23 @@ def doubled() -> dict[str, Points]:
 @pytest.mark.parametrize("resample", resampling.RESAMPLES)
 def test_draws_depend_on_seed_and_index_alone(resample: str) -> None:
     units = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
-    few, many = (resampling.weights(units, using(draws=count, seed=7, resample=resample)) for count in (5, 50))
+    few, many = (
+        resampling.weights(units, using(bootstrap_draws=count, seed=7, resample=resample)) for count in (5, 50)
+    )
     np.testing.assert_array_equal(few, many[:5])
     assert (many.sum(axis=1) == 4).all()
-    assert (many != resampling.weights(units, using(draws=50, seed=8, resample=resample))).any()
+    assert (many != resampling.weights(units, using(bootstrap_draws=50, seed=8, resample=resample))).any()
 
 
 def test_every_unit_comes_up_equally_often() -> None:
-    drawn = resampling.weights([(str(cell), "x") for cell in range(12)], using(draws=20_000))
+    drawn = resampling.weights([(str(cell), "x") for cell in range(12)], using(bootstrap_draws=20_000))
     np.testing.assert_allclose(drawn.mean(axis=0), 1, atol=0.03)
     np.testing.assert_allclose(drawn.var(axis=0), 11 / 12, atol=0.04)
 
 
 def test_cells_by_scale_keeps_every_scale() -> None:
     units = [("a", "x"), ("b", "x"), ("a", "y"), ("b", "y"), ("b", "z")]
-    drawn = resampling.weights(units, using(draws=200, resample="cells_by_scale"))
+    drawn = resampling.weights(units, using(bootstrap_draws=200, resample="cells_by_scale"))
     assert (drawn[:, [0, 2]].sum(axis=1) == 2).all()
     assert (drawn[:, [1, 3, 4]].sum(axis=1) == 3).all()
     assert set(np.unique(drawn)) == {0, 1, 2, 3}
@@ -56,13 +58,13 @@ def test_cells_by_scale_keeps_every_scale() -> None:
 
 def test_a_scale_with_a_single_cell_cannot_be_resampled_within_itself() -> None:
     with pytest.raises(UserError, match="cells_by_scale, but scale b has a single cell"):
-        resampling.weights([("a", "x"), ("a", "y"), ("b", "x")], using(draws=5, resample="cells_by_scale"))
+        resampling.weights([("a", "x"), ("a", "y"), ("b", "x")], using(bootstrap_draws=5, resample="cells_by_scale"))
 
 
 @pytest.mark.parametrize("resample", ["cells", "cells_by_scale"])
 def test_a_cell_goes_in_or_out_as_a_whole_for_both_architectures(resample: str) -> None:
     sides = doubled()
-    drawn = resampling.draw_weights(sides, using(draws=20, resample=resample))
+    drawn = resampling.draw_weights(sides, using(bootstrap_draws=20, resample=resample))
     per_cell = {}
     for name, side in sides.items():
         for cell in set(side.cells):
@@ -75,7 +77,7 @@ def test_a_cell_goes_in_or_out_as_a_whole_for_both_architectures(resample: str) 
 
 def test_endpoints_that_are_paired_share_their_draws() -> None:
     sides = both(endpoint_rows())
-    drawn = resampling.draw_weights(sides, using(draws=20, resample="endpoints"))
+    drawn = resampling.draw_weights(sides, using(bootstrap_draws=20, resample="endpoints"))
     keys = {name: list(zip(side.cells, side.tokens.tolist(), strict=True)) for name, side in sides.items()}
     order = [keys["smelt"].index(key) for key in keys["baseline"]]
     np.testing.assert_array_equal(drawn["baseline"], drawn["smelt"][:, order])
@@ -102,7 +104,7 @@ def test_leaving_out_each_cell() -> None:
 def test_share_of_unidentified_draws(scales: int, sparsities: int, share: float, near: float) -> None:
     side = points(endpoint_rows(part(scales, sparsities)), "baseline")
     design = SMELT.design(side, {name: value for name, (value, _) in SMELT.held(side).items()})
-    drawn = resampling.draw_weights({"one": side}, using(draws=2000, seed=1))["one"]
+    drawn = resampling.draw_weights({"one": side}, using(bootstrap_draws=2000, seed=1))["one"]
     assert 1 - refit.identified(side, design, drawn).mean() == pytest.approx(share, abs=near)
 
 
@@ -110,7 +112,9 @@ def test_a_stratum_of_two_cells_leaves_fewer_unidentified() -> None:
     side = points(endpoint_rows(part(3, 2)), "baseline")
     design = SMELT.design(side)
     shares = [
-        refit.identified(side, design, resampling.draw_weights({"one": side}, using(draws=2000, resample=how))["one"])
+        refit.identified(
+            side, design, resampling.draw_weights({"one": side}, using(bootstrap_draws=2000, resample=how))["one"]
+        )
         for how in ("cells", "cells_by_scale")
     ]
     assert shares[0].mean() < 0.8
@@ -140,7 +144,7 @@ def test_equal_surfaces_get_equal_draws() -> None:
     """Pairing: on the same data both architectures have the same surface in every draw."""
     rows = endpoint_rows(surfaces={"baseline": SURFACES["baseline"]}, noise=1.0, seed=2)
     twin = points([row | {"architecture": "smelt"} for row in rows], "smelt")
-    found = fit_surfaces({"baseline": points(rows, "baseline"), "smelt": twin}, using(draws=10))
+    found = fit_surfaces({"baseline": points(rows, "baseline"), "smelt": twin}, using(bootstrap_draws=10))
     first, second = (one.drawn.draws for one in found.values())
     np.testing.assert_array_equal(first.values, second.values)
     assert np.ptp(first.values[:, 3]) > 0.001
@@ -148,7 +152,7 @@ def test_equal_surfaces_get_equal_draws() -> None:
 
 
 def test_draws_of_data_without_noise_are_the_truth() -> None:
-    found = fit_surfaces(both(endpoint_rows()), using(draws=40))
+    found = fit_surfaces(both(endpoint_rows()), using(bootstrap_draws=40))
     for name, one in found.items():
         assert one.drawn.draws.converged.all()
         np.testing.assert_allclose(one.drawn.draws.values, np.tile(SURFACES[name], (40, 1)), rtol=1e-5)
@@ -160,7 +164,7 @@ def test_a_better_solution_of_another_draw_is_taken() -> None:
     side = points(endpoint_rows(noise=1.0, seed=9), "smelt")
     design = SMELT.design(side)
     fit = point_fit.fit(side, SMELT, design, SETTINGS)
-    drawn = resampling.draw_weights({"one": side}, using(draws=40))["one"]
+    drawn = resampling.draw_weights({"one": side}, using(bootstrap_draws=40))["one"]
     whole = refit.refit(fit.theta, design, drawn, SETTINGS)
     single = refit.refit(fit.theta, design, drawn, SETTINGS, starts=1)
     assert whole.misses >= 0

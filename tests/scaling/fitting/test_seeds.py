@@ -76,7 +76,7 @@ def test_every_seed_has_its_endpoints(collected: list[dict[str, Any]]) -> None:
 
 def test_a_draw_takes_all_seeds_of_a_cell_or_none(collected: list[dict[str, Any]]) -> None:
     mine = points(collected, "smelt")
-    drawn = resampling.draw_weights({"smelt": mine}, Settings(**(SPEC | {"draws": 50})))["smelt"]  # type: ignore[arg-type]
+    drawn = resampling.draw_weights({"smelt": mine}, Settings(**(SPEC | {"bootstrap_draws": 50})))["smelt"]  # type: ignore[arg-type]
     for cell in CELLS:
         there = np.array([found == cell for found in mine.cells])
         assert there.sum() == len(SEEDS) * len(STEPS)

@@ -32,7 +32,9 @@ def shaped(name: str) -> list[dict[str, Any]]:
 
 
 def test_loops_alone_make_the_difference(tmp_path: Path) -> None:
-    stage = run_stage(tmp_path, shaped("looped_depth"), surface="looped_depth", budgets=[1e20, 1e21], draws=40)
+    stage = run_stage(
+        tmp_path, shaped("looped_depth"), surface="looped_depth", compute_budgets=[1e20, 1e21], bootstrap_draws=40
+    )
     phi = VALUES_OF["looped_depth"][-1]
     # Effective parameters for each FLOP per token; the gain follows from their ratio alone.
     ratio = np.log((1 + 2**phi) / 2 / 9) - np.log(1 / 6)
@@ -49,7 +51,7 @@ def test_loops_alone_make_the_difference(tmp_path: Path) -> None:
 
 
 def test_a_form_without_sparsity_gives_one_gain_at_all(tmp_path: Path) -> None:
-    stage = run_stage(tmp_path, shaped("chinchilla"), surface="chinchilla", budgets=[1e21], draws=40)
+    stage = run_stage(tmp_path, shaped("chinchilla"), surface="chinchilla", compute_budgets=[1e21], bootstrap_draws=40)
     assert [row["gain"] for row in stage["ce_gain"]] == pytest.approx([0, 0, 0], abs=1e-4)
     assert all(row["b"] is None for row in stage["coefficients"])
 

@@ -12,7 +12,7 @@ from smelt.scaling.fitting.intervals import Draws, support
 from smelt.scaling.fitting.jackknife import interval
 from smelt.scaling.gains import gain
 from smelt.scaling.gains.allocation import allocation_row
-from smelt.scaling.gains.comparison import Side, budgets
+from smelt.scaling.gains.comparison import FittedSurface, budgets
 from smelt.scaling.gains.gain_curve import curve_rows
 from smelt.scaling.gains.surface_pairs import pair_rows
 from smelt.scaling.settings import Settings
@@ -22,14 +22,14 @@ from tests.scaling.published import SPEC, SURFACES, VALUES, endpoint_rows, part,
 
 Stage = Mapping[str, list[dict[str, Any]]]
 BUDGETS = (1e20, 1e21, 1e22)
-SETTINGS = Settings(**(SPEC | {"budgets": BUDGETS}))  # type: ignore[arg-type]
+SETTINGS = Settings(**(SPEC | {"compute_budgets": BUDGETS}))  # type: ignore[arg-type]
 NAMES = FORMS["smelt"].coefficients
 LABELS = list(VALUES)
 
 
 @pytest.fixture(scope="module")
 def exact(tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    return run_stage(tmp_path_factory.mktemp("exact"), endpoint_rows(), budgets=BUDGETS)
+    return run_stage(tmp_path_factory.mktemp("exact"), endpoint_rows(), compute_budgets=BUDGETS)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_draws_and_residuals(noisy: Stage) -> None:
 
 def test_bytes_are_the_same_twice(tmp_path: Path) -> None:
     for folder in ("a", "b"):
-        run_stage(tmp_path / folder, endpoint_rows(part(3, 2), noise=0.5), draws=20)
+        run_stage(tmp_path / folder, endpoint_rows(part(3, 2), noise=0.5), bootstrap_draws=20)
     files = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert len(files) == 11
     for name in files:
@@ -132,7 +132,7 @@ def test_one_sparsity_is_said(tmp_path: Path) -> None:
 
 def test_no_other_architecture_gives_no_gain(tmp_path: Path) -> None:
     rows = [row for row in endpoint_rows(noise=0.2) if row["architecture"] == "baseline"]
-    stage = run_stage(tmp_path, rows, draws=5)
+    stage = run_stage(tmp_path, rows, bootstrap_draws=5)
     assert stage["ce_gain"] == []
     assert len(stage["allocation"]) == 9
 
@@ -140,7 +140,7 @@ def test_no_other_architecture_gives_no_gain(tmp_path: Path) -> None:
 # The reasons one by one, on sides made by hand.
 
 
-def side(name: str, spread: float = 0.0, at_bound: str = "none", **changes: float) -> Side:
+def side(name: str, spread: float = 0.0, at_bound: str = "none", **changes: float) -> FittedSurface:
     """An architecture with the published surface changed, 80 draws around it, and one without each cell."""
     values = SURFACES[name].copy()
     for key, value in changes.items():
@@ -148,7 +148,7 @@ def side(name: str, spread: float = 0.0, at_bound: str = "none", **changes: floa
     one = points(endpoint_rows(), name)
     cells = sorted(set(one.cells))
     drawn, left = (drawn_around(values, np.linspace(-1, 1, count) * spread) for count in (80, len(cells)))
-    return Side(one, FORMS["smelt"], values, at_bound, "", drawn, left, cells)
+    return FittedSurface(one, FORMS["smelt"], values, at_bound, "", drawn, left, cells)
 
 
 def drawn_around(values: Array, shifts: Array) -> Draws:
@@ -158,7 +158,7 @@ def drawn_around(values: Array, shifts: Array) -> Draws:
     return Draws(drawn, np.ones(shifts.size, bool), np.ones(shifts.size, bool), np.full(shifts.size, "none", "<U20"))
 
 
-def gain_row(target: Side, reference: Side, budget: float = 1e20) -> dict[str, Any]:
+def gain_row(target: FittedSurface, reference: FittedSurface, budget: float = 1e20) -> dict[str, Any]:
     return gain.gain_row(target, reference, budget, "S95", SETTINGS)
 
 
@@ -250,15 +250,15 @@ def test_support_counts_each_cause_over_all_architectures() -> None:
 
 
 def test_a_few_draws_give_no_interval(tmp_path: Path) -> None:
-    rows = run_stage(tmp_path, endpoint_rows(noise=0.5, seed=1), draws=39, budgets=BUDGETS)["ce_gain"]
+    rows = run_stage(tmp_path, endpoint_rows(noise=0.5, seed=1), bootstrap_draws=39, compute_budgets=BUDGETS)["ce_gain"]
     for row in rows:
         assert (row["gain_low"], row["gain_high"], row["draws"], row["resolved"]) == (None, None, 0, False)
-        assert "39 draws are too few for its ends; 40 at least (scaling.draws)" in row["reason"]
+        assert "39 draws are too few for its ends; 40 at least (scaling.bootstrap_draws)" in row["reason"]
 
 
 @pytest.mark.parametrize("resample", ["endpoints", "cells_by_scale"])
 def test_an_interval_that_is_known_to_be_too_narrow_establishes_no_sign(tmp_path: Path, resample: str) -> None:
-    for row in run_stage(tmp_path, endpoint_rows(noise=0.1), resample=resample, budgets=(1e21,))["ce_gain"]:
+    for row in run_stage(tmp_path, endpoint_rows(noise=0.1), resample=resample, compute_budgets=(1e21,))["ce_gain"]:
         assert row["gain_low"] > 0
         assert not row["resolved"]
         assert "the intervals are too narrow" in row["reason"]
@@ -267,18 +267,18 @@ def test_an_interval_that_is_known_to_be_too_narrow_establishes_no_sign(tmp_path
 def test_architectures_without_a_common_cell_are_not_paired(tmp_path: Path) -> None:
     rows = endpoint_rows(noise=0.1)
     apart = [row | {"scale": f"{row['scale']}x"} if row["architecture"] == "smelt" else row for row in rows]
-    for row in run_stage(tmp_path, apart, budgets=(1e21,))["ce_gain"]:
+    for row in run_stage(tmp_path, apart, compute_budgets=(1e21,))["ce_gain"]:
         assert not row["resolved"]
         assert "have no cell in common, so their draws are not paired" in row["reason"]
     some = [row for row in rows if (row["architecture"], row["scale"], row["sparsity"]) != ("smelt", "1.6B", "S97")]
-    for row in run_stage(tmp_path, some, budgets=(1e20,))["ce_gain"]:
+    for row in run_stage(tmp_path, some, compute_budgets=(1e20,))["ce_gain"]:
         assert "cells that smelt and baseline do not share, and that are not paired: 1" in row["reason"]
 
 
 def test_windows_that_do_not_overlap() -> None:
     far = side("smelt")
     far.points.variables["tokens"][:] *= 1e9  # type: ignore[index]
-    with pytest.raises(UserError, match=r"give scaling\.budgets"):
+    with pytest.raises(UserError, match=r"give scaling\.compute_budgets"):
         budgets([side("baseline"), far], Settings(**SPEC))  # type: ignore[arg-type]
 
 

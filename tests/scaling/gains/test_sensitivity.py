@@ -32,7 +32,7 @@ S_BASELINE = {
     ("1.6B", "S95"): 0.946688,
     ("1.6B", "S97"): 0.969118,
 }
-CHANGES = {"s_convention": "own", "budgets": [1e21]}
+CHANGES = {"s_convention": "own", "compute_budgets": [1e21]}
 
 
 def with_conventions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ def test_intervals_follow_the_noise(tmp_path: Path) -> None:
     endpoints = endpoint_rows()
     rows = run(tmp_path, endpoints, length_rows(endpoints, {"baseline": LONG, "smelt": FLAT}, noise=0.005))
     mine = family(rows, "more_parameters", "baseline")
-    assert mine[0]["draws"] == SPEC["draws"]
+    assert mine[0]["draws"] == SPEC["bootstrap_draws"]
     assert mine[0]["tilt_low"] < mine[0]["tilt"] < mine[0]["tilt_high"]
     assert mine[0]["tilt"] == pytest.approx(TILT, abs=0.3)
     assert all(row["low"] < row["profile"] < row["high"] for row in mine[:8])
@@ -85,10 +85,10 @@ def test_intervals_follow_the_noise(tmp_path: Path) -> None:
 def test_few_draws_give_no_interval(tmp_path: Path) -> None:
     endpoints = endpoint_rows()
     lengths = length_rows(endpoints, {"baseline": LONG, "smelt": FLAT}, noise=0.005)
-    first = family(run(tmp_path, endpoints, lengths, draws=39), "more_parameters", "baseline")[0]
+    first = family(run(tmp_path, endpoints, lengths, bootstrap_draws=39), "more_parameters", "baseline")[0]
     assert first["profile"] is not None
     assert (first["low"], first["tilt_low"], first["draws"]) == (None, None, 0)
-    assert first["reason"] == "no interval: 39 draws are too few for its ends; 40 at least (scaling.draws)"
+    assert first["reason"] == "no interval: 39 draws are too few for its ends; 40 at least (scaling.bootstrap_draws)"
 
 
 def test_no_profile_where_most_pairs_are_unclear(tmp_path: Path) -> None:

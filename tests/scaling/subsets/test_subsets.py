@@ -17,11 +17,11 @@ from smelt.scaling.endpoints.table import read_points
 from smelt.scaling.fitting import fit, newton, resampling
 from smelt.scaling.fitting.intervals import Draws
 from smelt.scaling.gains import gain
-from smelt.scaling.gains.comparison import Side, read_sides
+from smelt.scaling.gains.comparison import FittedSurface, read_sides
 from smelt.scaling.settings import Settings
 from smelt.scaling.subsets import level_fits, matched_pairs, subsets
 from smelt.surfaces import catalogue, frontier
-from smelt.surfaces.frontier import Section
+from smelt.surfaces.frontier import Slice
 from tests.scaling.held_out_texts import COUNTS, Row, levels, source_rows, sources, write_sources
 from tests.scaling.published import SPEC, SURFACES, VALUES, endpoint_rows, points, write_endpoints
 
@@ -40,7 +40,7 @@ def run(folder: Path, endpoints: Sequence[Row], texts: Sequence[Row], **changes:
     folder.mkdir(parents=True, exist_ok=True)
     write_endpoints(folder / "endpoints.parquet", endpoints)
     write_sources(folder / "sources.parquet", texts)
-    spec = ["--spec", json.dumps(SPEC | {"budgets": BUDGETS} | changes)]
+    spec = ["--spec", json.dumps(SPEC | {"compute_budgets": BUDGETS} | changes)]
     fit.main([*spec, *paths(folder, ["endpoints", *FITTED])])
     (folder / "without.parquet").write_bytes((folder / "surfaces-without.parquet").read_bytes())
     inputs = paths(folder, ["endpoints", "coefficients", "draws", "without"])
@@ -83,14 +83,14 @@ def test_rows_of_every_kind(noisy: tuple[Path, list[Row]]) -> None:
     assert kinds[-4:] == [("quartile", f"Q{i}", None, size) for i, size in ((1, 2), (2, 1), (3, 1), (4, 1))]
     for row in here:
         assert row["gain_low"] < row["gain"] < row["gain_high"]
-        assert (row["draws"], row["architecture"], row["reference"]) == (SPEC["draws"], "smelt", "baseline")
+        assert (row["draws"], row["architecture"], row["reference"]) == (SPEC["bootstrap_draws"], "smelt", "baseline")
         assert row["resolved"] == (row["gain_low"] > 0 or row["gain_high"] < 0)
         assert (row["E"] is None) == (row["kind"] == "quartile")
 
 
 def test_known_surfaces_of_all_39_sources_are_found(tmp_path: Path) -> None:
     endpoints = endpoint_rows()
-    rows = run(tmp_path, endpoints, source_rows(endpoints), draws=3)
+    rows = run(tmp_path, endpoints, source_rows(endpoints), bootstrap_draws=3)
     known = {name: dict(zip([name for name, _ in sources()], values, strict=True)) for name, values in levels().items()}
     found = [row for row in rows if row["kind"] == "source"]
     assert len(found) == 39 * 6
@@ -101,7 +101,7 @@ def test_known_surfaces_of_all_39_sources_are_found(tmp_path: Path) -> None:
             E, A, K = known[name][row["subset"]]
             np.testing.assert_allclose([row[f"{level}{end}"] for level in "EAK"], [E, A, K], rtol=1e-3)
             *_, a, b, c = SURFACES[name]
-            sections.append(Section(E, A * (1 - row["S"]) ** b, K, a, c))
+            sections.append(Slice(E, A * (1 - row["S"]) ** b, K, a, c))
         assert row["gain"] == pytest.approx(float(frontier.gain(*sections, row["budget_flops"])), abs=1e-4)
 
 
@@ -150,7 +150,7 @@ def test_without_exponents_there_is_no_gain_and_the_reason_is_said(
         fitted = fitted.set_column(fitted.column_names.index(name), fitted.schema.field(name), [found])
     pq.write_table(fitted, tmp_path / "coefficients.parquet")
     inputs = [*paths(folder, ["endpoints", "draws", "without", "sources"]), *paths(tmp_path, ["coefficients", "out"])]
-    subsets.main(["--spec", json.dumps(SPEC | {"budgets": BUDGETS}), *inputs])
+    subsets.main(["--spec", json.dumps(SPEC | {"compute_budgets": BUDGETS}), *inputs])
     rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
     assert len(rows) == 12 * 6
     for row in rows:
@@ -194,7 +194,7 @@ def test_what_cannot_be_compared(noisy: tuple[Path, list[Row]], tmp_path: Path, 
 def test_a_surface_of_all_architectures_says_nothing_of_parts() -> None:
     one = points(endpoint_rows(), "smelt")
     draws = Draws(np.ones((60, 6)), np.ones(60, bool), np.ones(60, bool), np.array(["none"] * 60))
-    side = Side(one, catalogue.LOOPED_DEPTH, np.ones(6), "none", "", draws)
+    side = FittedSurface(one, catalogue.LOOPED_DEPTH, np.ones(6), "none", "", draws)
     (found,) = level_fits.refit([side], {"part": one.loss}, Settings(**SPEC))["part"]
     assert found.values is None
     assert found.reason == "one surface for all architectures says the same of all parts of the text"
@@ -236,7 +236,7 @@ def gain_row(value: float | None, draws: Sequence[float] = (), window: str = "in
     if value is None:
         return subsets.Gain({"window": window, "reason": "smelt: E on a bound of the fit"}, None, None)
     drawn = np.array(draws or [value] * 100, dtype=np.float64)
-    usable = subsets.Support(np.ones(drawn.size, dtype=bool), "", "")
+    usable = subsets.UsableDraws(np.ones(drawn.size, dtype=bool), "", "")
     return subsets.Gain({"window": window, "gain": value, "gain_low": value, "gain_high": value}, drawn, usable)
 
 
@@ -254,7 +254,7 @@ def test_a_quartile_is_the_mean_of_its_sources_gains() -> None:
 def test_few_draws_give_a_quartile_no_interval() -> None:
     row = subsets.quartile_row(np.ones(1), [gain_row(0.1, [0.1] * 39)], ["a"])
     assert (row["gain"], row["gain_low"], row["draws"], row["resolved"]) == (pytest.approx(0.1), None, 0, False)
-    assert row["reason"] == "no interval: 39 draws are too few for its ends; 40 at least (scaling.draws)"
+    assert row["reason"] == "no interval: 39 draws are too few for its ends; 40 at least (scaling.bootstrap_draws)"
 
 
 def test_few_sources_without_a_gain_are_left_out_and_named() -> None:
@@ -288,13 +288,13 @@ def test_a_grid_without_pairs_and_a_text_with_few_sources(tmp_path: Path) -> Non
 
 
 def test_draws_that_the_whole_does_not_identify_stay_out() -> None:
-    settings = Settings("s", "baseline", VALUES, draws=4)
+    settings = Settings("s", "baseline", VALUES, bootstrap_draws=4)
     one = points(endpoint_rows(), "smelt")
     values = np.tile(SURFACES["smelt"], (4, 1))
     values[0] = np.nan
     flags = np.array([False, True, True, True])
     draws = Draws(values, flags, flags, np.array(["none", "a", "E K", "none"]))
-    side = Side(one, catalogue.SMELT, np.array(SURFACES["smelt"]), "none", "", draws)
+    side = FittedSurface(one, catalogue.SMELT, np.array(SURFACES["smelt"]), "none", "", draws)
     (found,) = level_fits.refit([side], {"part": one.loss}, settings)["part"]
     assert found.draws is not None
     assert found.draws.converged.tolist() == [False, True, True, True]

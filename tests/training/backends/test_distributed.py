@@ -169,14 +169,14 @@ def assert_same_outputs(one: Job, other: Job) -> None:
 
 
 def test_the_command_alone_writes_what_the_plain_one_writes(tmp_path, streams):
-    plain, alone = job(tmp_path / "plain", streams), job(tmp_path / "alone", streams, micro_contexts=2)
+    plain, alone = job(tmp_path / "plain", streams), job(tmp_path / "alone", streams, micro_batch_contexts=2)
     plain.run()
     alone.run()
     assert_same_outputs(alone, plain)
 
 
 def test_a_broken_save_ends_with_one_error(tmp_path, streams, monkeypatch):
-    broken = job(tmp_path / "broken", streams, micro_contexts=2)
+    broken = job(tmp_path / "broken", streams, micro_batch_contexts=2)
     monkeypatch.setattr(jobs, "publish", interrupted)
     with pytest.raises(KeyboardInterrupt):
         broken.run()
@@ -195,8 +195,8 @@ def interrupted(*_):
 def test_torchrun_stopped_with_two_processes_goes_on_with_four(tmp_path, streams):
     whole = job(tmp_path / "whole", streams)
     whole.run()
-    stopped = job(tmp_path / "stopped", streams, micro_contexts=1, processes=2)
-    resumed = job(tmp_path / "resumed", streams, micro_contexts=1, processes=4)
+    stopped = job(tmp_path / "stopped", streams, micro_batch_contexts=1, processes=2)
+    resumed = job(tmp_path / "resumed", streams, micro_batch_contexts=1, processes=4)
     resumed.arguments[resumed.arguments.index("--state") + 1] = str(stopped.state)
     process = subprocess.Popen(torchrun(2, "run", stopped.arguments), stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -221,9 +221,9 @@ def parts(folder: Path, streams, **training) -> Apart:
 
 def test_both_forms_are_the_same_bytes(tmp_path, streams):
     """In micro-batches; how a job is stopped changes none either."""
-    whole = job(tmp_path / "whole", streams, micro_contexts=2)
+    whole = job(tmp_path / "whole", streams, micro_batch_contexts=2)
     whole.run()
-    apart = parts(tmp_path / "apart", streams, micro_contexts=2)
+    apart = parts(tmp_path / "apart", streams, micro_batch_contexts=2)
     with at_step(2, ask_to_end), pytest.raises(SystemExit):  # in the step that reaches the first branch
         apart.stable()
     with at_step(2, kill), pytest.raises(Killed):
@@ -241,7 +241,7 @@ def test_both_forms_are_the_same_bytes(tmp_path, streams):
 
 @pytest.mark.slow
 def test_both_forms_are_the_same_bytes_on_two_processes(tmp_path, streams):
-    recipe = {"processes": 2, "micro_contexts": 1, "expert_parallel": True}
+    recipe = {"processes": 2, "micro_batch_contexts": 1, "expert_parallel": True}
     whole = job(tmp_path / "whole", streams, **recipe)
     subprocess.run(torchrun(2, "run", whole.arguments), check=True)
     apart = parts(tmp_path / "apart", streams, **recipe)
@@ -261,7 +261,7 @@ def test_both_forms_are_the_same_bytes_on_two_processes(tmp_path, streams):
 
 @pytest.mark.slow
 def test_a_save_stands_until_the_next_one_does(tmp_path, streams, monkeypatch):
-    run = job(tmp_path / "run", streams, micro_contexts=2)
+    run = job(tmp_path / "run", streams, micro_batch_contexts=2)
     with at_step(3, ask_to_end), pytest.raises(SystemExit):
         run.run()
     (before,) = run.state.glob("*/saved-*")
@@ -281,7 +281,7 @@ def test_a_save_stands_until_the_next_one_does(tmp_path, streams, monkeypatch):
 
 def test_a_save_is_of_the_step_at_which_it_began(tmp_path, streams, monkeypatch):
     """Training goes on while it is written, which may take longer than a step."""
-    recipe = {"micro_contexts": 2, "decay_steps": 3}
+    recipe = {"micro_batch_contexts": 2, "decay_steps": 3}
     whole, killed = parts(tmp_path / "whole", streams, **recipe), parts(tmp_path / "killed", streams, **recipe)
     for run in (whole, killed):
         run.stable()
@@ -310,7 +310,7 @@ def test_a_save_is_of_the_step_at_which_it_began(tmp_path, streams, monkeypatch)
 
 @pytest.mark.slow
 def test_all_processes_leave_at_the_step_in_which_one_is_asked_to(tmp_path, streams):
-    run = job(tmp_path / "run", streams, micro_contexts=1, processes=2)
+    run = job(tmp_path / "run", streams, micro_batch_contexts=1, processes=2)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
     command += ["tests.training.requested_stops", *run.arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=120)
@@ -321,7 +321,7 @@ def test_all_processes_leave_at_the_step_in_which_one_is_asked_to(tmp_path, stre
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
 def test_a_missing_gpu_is_one_clear_error(tmp_path, streams):
-    run = job(tmp_path / "run", streams, micro_contexts=2, device="cuda")
+    run = job(tmp_path / "run", streams, micro_batch_contexts=2, device="cuda")
     with pytest.raises(UserError, match=r"training.device is cuda, and torch .* finds no GPU here"):
         run.run()
     assert not run.outputs()
@@ -330,7 +330,7 @@ def test_a_missing_gpu_is_one_clear_error(tmp_path, streams):
 @pytest.mark.slow
 def test_a_full_disk_is_one_clear_error(tmp_path, streams):
     """With room for a model and not for a state."""
-    apart = parts(tmp_path / "run", streams, micro_contexts=2)
+    apart = parts(tmp_path / "run", streams, micro_batch_contexts=2)
     result = apart.command("stable", apart.stable_arguments(), limit=40)
     assert result.returncode == 1
     assert "error: the disk is full" in result.stderr
@@ -339,7 +339,7 @@ def test_a_full_disk_is_one_clear_error(tmp_path, streams):
 
 @pytest.mark.slow
 def test_saves_of_the_other_kind_are_not_trained_over(tmp_path, streams):
-    several, one = job(tmp_path / "several", streams, micro_contexts=2), job(tmp_path / "one", streams)
+    several, one = job(tmp_path / "several", streams, micro_batch_contexts=2), job(tmp_path / "one", streams)
     for run, made in ((several, "checkpoint.pt"), (one, "saved-000000001")):
         with at_step(1, ask_to_end), pytest.raises(SystemExit):
             run.run()
@@ -372,7 +372,7 @@ def test_a_tensor_file_has_the_bytes_of_the_package(tmp_path):
     ("training", "message"),
     [
         ({"batch_contexts": 6, "processes": 4}, "6 contexts .* do not go evenly into 4 processes that take 1"),
-        ({"batch_contexts": 8, "processes": 2, "micro_contexts": 3}, "2 processes that take 3 at a time"),
+        ({"batch_contexts": 8, "processes": 2, "micro_batch_contexts": 3}, "2 processes that take 3 at a time"),
         ({"expert_parallel": True}, "expert_parallel needs training.processes above 1"),
     ],
 )

@@ -70,8 +70,8 @@ def test_a_missing_gpu_is_one_clear_error():
 
 
 def test_recomputing_is_for_gpus():
-    with pytest.raises(UserError, match=r"recompute needs training.device: cuda"):
-        dataclasses.replace(RECIPE, recompute=True)
+    with pytest.raises(UserError, match=r"activation_checkpointing needs training.device: cuda"):
+        dataclasses.replace(RECIPE, activation_checkpointing=True)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")

@@ -91,7 +91,7 @@ def test_watching_changes_no_byte_and_sees_every_step(whole, job, tmp_path):
 
 def test_tensorboard_that_is_not_installed_is_one_clear_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(UserError, match=r"watch.tensorboard: .* not installed; pip install"):
+    with pytest.raises(UserError, match=r"monitoring.tensorboard: .* not installed; pip install"):
         Watch("run", 1, Steps(), None, 0.0, 0.0).to_tensorboard("events")
 
 

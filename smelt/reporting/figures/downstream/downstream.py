@@ -25,12 +25,12 @@ ARTIFACTS = ("endpoints", "core", "completion", "mmlu")
 KEYS = ("architecture", "scale", "sparsity", "seed", "branch_step")
 # The scores of every endpoint are a line; those of the last ones, on other items, stand over it and are not joined.
 DRAWN: dict[str, dict[str, Any]] = {
-    "every": {"markersize": 3.0, "linewidth": 0.9},
-    "final": {"markersize": 5.5, "linestyle": "none", "zorder": 4},
+    "all_endpoints": {"markersize": 3.0, "linewidth": 0.9},
+    "last_endpoint": {"markersize": 5.5, "linestyle": "none", "zorder": 4},
 }
 BARS: dict[str, dict[str, Any]] = {
-    "every": {"elinewidth": 0.5, "fmt": "none", "alpha": 0.45},
-    "final": {"elinewidth": 1.0, "fmt": "none", "zorder": 3},
+    "all_endpoints": {"elinewidth": 0.5, "fmt": "none", "alpha": 0.45},
+    "last_endpoint": {"elinewidth": 1.0, "fmt": "none", "zorder": 3},
 }
 HEIGHT, NOTHING = 1.9, 0.45  # inches: of a band of panels, and of one without a score
 MOST = 4  # panels beside each other

@@ -152,7 +152,7 @@ def main(argv: Sequence[str]) -> None:
     settings = json.loads(arguments.spec)
     sweep, icl = (read_table(path).to_pylist() for path in (arguments.sweep, arguments.icl))
     told = read_provenance(arguments.sweep)["spec"]
-    asked = {name: told[key]["final"] for name, key in (("preset", "presets"), ("sampler", "sampler"))}
+    asked = {name: told[key]["last_endpoint"] for name, key in (("preset", "presets"), ("sampler", "sampler"))}
     style.save(draw(sweep, icl, settings["study"], settings["reference"], asked), arguments.out)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from smelt.reporting.style import bands
 from smelt.reporting.style.labels import Row
 
-PARTS = {"every": "every endpoint", "final": "last endpoints"}
+PARTS = {"all_endpoints": "every endpoint", "last_endpoint": "last endpoints"}
 
 
 class Metric(NamedTuple):

@@ -28,7 +28,7 @@ rule stable:
         runtime=asked("stable", "runtime"),
         # Resources and no parameters: none of these decides a bit of the run, so none may train it again.
         state=state_of("{run}"),
-        checkpoint_steps=checkpoint_steps,
+        save_interval=save_interval,
         perf=perf_of("{run}"),
         flops_per_token=flops_per_token,
         peak_flops=PEAK_FLOPS,
@@ -38,7 +38,7 @@ rule stable:
         "../../envs/smelt.yaml"
     shell:
         "{resources.launched} --spec {params.spec:q} --stable {input.stable:q} --state {resources.state:q}"
-        " --checkpoint-steps {resources.checkpoint_steps:q} --perf {resources.perf:q}"
+        " --save-interval {resources.save_interval:q} --perf {resources.perf:q}"
         " --flops-per-token {resources.flops_per_token:q} --peak-flops {resources.peak_flops:q}"
         " --tensorboard={resources.tensorboard:q} --checkpoints {output.checkpoints:q} --log {output.log:q}"
         " > {log:q} 2>&1"
@@ -66,7 +66,7 @@ rule decay:
         mem_mb=asked("decay", "mem_mb"),
         runtime=asked("decay", "runtime"),
         state=state_of("{run}-branch-{branch}"),
-        checkpoint_steps=checkpoint_steps,
+        save_interval=save_interval,
         perf=perf_of("{run}-branch-{branch}"),
         flops_per_token=flops_per_token,
         peak_flops=PEAK_FLOPS,
@@ -76,7 +76,7 @@ rule decay:
         "../../envs/smelt.yaml"
     shell:
         "{resources.launched} --spec {params.spec:q} --checkpoint {input.checkpoint:q}"
-        " --decay {input.decay:q} --state {resources.state:q} --checkpoint-steps {resources.checkpoint_steps:q}"
+        " --decay {input.decay:q} --state {resources.state:q} --save-interval {resources.save_interval:q}"
         " --perf {resources.perf:q} --flops-per-token {resources.flops_per_token:q}"
         " --peak-flops {resources.peak_flops:q} --tensorboard={resources.tensorboard:q} --model {output.model:q}"
         " --log {output.log:q} > {log:q} 2>&1"

@@ -28,7 +28,7 @@ rule train:
         runtime=asked("run", "runtime"),
         # Resources and no parameters: none of these decides a bit of the run, so none may train it again.
         state=state_of("{run}"),
-        checkpoint_steps=checkpoint_steps,
+        save_interval=save_interval,
         perf=perf_of("{run}"),
         flops_per_token=flops_per_token,
         peak_flops=PEAK_FLOPS,
@@ -38,6 +38,6 @@ rule train:
         "../../envs/smelt.yaml"
     shell:
         "{resources.launched} --spec {params.spec:q} --stable {input.stable:q} --decay {input.decay:q}"
-        " --state {resources.state:q} --checkpoint-steps {resources.checkpoint_steps:q} --perf {resources.perf:q}"
+        " --state {resources.state:q} --save-interval {resources.save_interval:q} --perf {resources.perf:q}"
         " --flops-per-token {resources.flops_per_token:q} --peak-flops {resources.peak_flops:q}"
         " --tensorboard={resources.tensorboard:q} --models {output.models:q} --log {output.log:q} > {log:q} 2>&1"
