@@ -216,7 +216,7 @@ def peak(count: int) -> float:
         folder = Path(name)
         model = Transformer(SMALL)
         initialise(model, 0)
-        about = json.dumps({"model": dataclasses.asdict(SMALL), "branch": 1, "branch_step": 1})
+        about = json.dumps({"run": "smelt-H16-S85", "model": dataclasses.asdict(SMALL), "branch": 1, "branch_step": 1})
         save_file(model.state_dict(), folder / "branch-1.safetensors", {"endpoint": about})
         write_table(table(list(requests(count)), REQUESTS), folder / "requests.parquet", {}, row_group_size=2000)
         arguments = [sys.executable, "-m", "smelt.evaluation.scoring.score", "--spec", json.dumps({"context": CONTEXT})]

@@ -1,7 +1,10 @@
 """What a cell, a run and an endpoint are called."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from smelt.errors import UserError
 
 CONTROL = "S0"  # label of the fully active control, which no fit uses unless it is named, or is all there is
 
@@ -28,3 +31,12 @@ class Key(NamedTuple):
 def key(row: Mapping[str, Any]) -> Key:
     """The endpoint that a row belongs to."""
     return Key(*(row[name] for name in KEYS))
+
+
+def check_run(path: str | Path, runs: Iterable[str], expected: str) -> None:
+    """Raise UserError where a file holds another run than its place says, as after an exchange of two files."""
+    if others := sorted(set(runs) - {expected}):
+        raise UserError(
+            f"{path}: this is of run {others[0]}, expected run {expected}; files were exchanged or renamed: delete "
+            "those of both runs and run again"
+        )

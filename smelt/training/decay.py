@@ -15,6 +15,7 @@ from typing import Any
 
 from smelt.artifacts import read_table, table, write_table
 from smelt.errors import UserError, command
+from smelt.labels import check_run
 from smelt.training import job
 from smelt.training.processes import first
 from smelt.training.saves import checkpoint
@@ -37,7 +38,9 @@ def decay(trainer: Trainer, stream: Stream, start: Path, branch: int, folder: Pa
     if saved is not None:
         trainer.restore(saved)
     else:
-        trainer.done = trainer.network.read_checkpoint(start)["step"]
+        about = trainer.network.read_checkpoint(start)
+        check_run(start, [about["run"]], trainer.run)
+        trainer.done = about["step"]
     if trainer.done != branch_step:
         raise UserError(
             f"{start}: the checkpoint of step {trainer.done}, and branch {branch} leaves at {branch_step}; "

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from smelt.artifacts import field, provenance, read_table, table, write_csv, write_table
 from smelt.errors import UserError, command
+from smelt.labels import check_run
 from smelt.spec import load
 
 MODULE = "smelt.training.health"
@@ -159,11 +160,12 @@ def main(argv: Sequence[str]) -> None:
     spec = json.loads(told.spec)
     if len(spec["runs"]) != len(told.logs):
         raise UserError(f"--logs: {len(told.logs)} logs of {len(spec['runs'])} runs; give one for each, in their order")
-    columns = ["branch", "step", "loss", "expert_load", "idle_experts"]
-    rows = [
-        judged(load(RunSettings, run), read_table(log, columns).to_pylist())
-        for run, log in zip(spec["runs"], told.logs, strict=True)
-    ]
+    columns = ["run", "branch", "step", "loss", "expert_load", "idle_experts"]
+    rows = []
+    for settings, path in zip((load(RunSettings, run) for run in spec["runs"]), told.logs, strict=True):
+        log = read_table(path, columns).to_pylist()
+        check_run(path, (row["run"] for row in log), settings.run)
+        rows.append(judged(settings, log))
     data = table(rows, RUNS)
     write_table(data, told.out, provenance(MODULE, spec, told.logs))
     write_csv(data, told.csv)

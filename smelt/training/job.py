@@ -28,7 +28,7 @@ STOPPED = 75  # exit status of a job that saved its state when asked to end (EX_
 def parser(module: str, description: str | None) -> argparse.ArgumentParser:
     """The options of every job that trains; what they say decides no bit."""
     found = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
-    found.add_argument("--spec", required=True, help="canonical JSON: {context, model, training}")
+    found.add_argument("--spec", required=True, help="canonical JSON: {run, context, model, training}")
     found.add_argument("--state", type=Path, required=True, help="folder that a killed job resumes from")
     found.add_argument("--save-interval", type=int, default=50, help="steps between saves")
     watch = found.add_argument_group("watching (see docs/training.md)")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from smelt.artifacts import read_provenance, read_table, table, write_table
 from smelt.errors import UserError, command
+from smelt.labels import check_run
 from smelt.training.steps.log import LOG, joined, joined_origin
 
 MODULE = "smelt.training.join"
@@ -17,7 +18,9 @@ MODULE = "smelt.training.join"
 
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument("--spec", required=True, help="canonical JSON of the whole run: {context, model, training}")
+    parser.add_argument(
+        "--spec", required=True, help="canonical JSON of the whole run: {run, context, model, training}"
+    )
     parser.add_argument("--stable", type=Path, required=True, help="log of the stable phase")
     parser.add_argument("--decays", type=Path, nargs="+", required=True, help="log of each decay, by branch")
     parser.add_argument("--out", type=Path, required=True, help="the training log (Parquet)")
@@ -26,6 +29,8 @@ def main(argv: Sequence[str]) -> None:
     spec = json.loads(told.spec)
     parts = [told.stable, *told.decays]
     stable, *decays = (read_table(part).to_pylist() for part in parts)
+    for part, rows in zip(parts, [stable, *decays], strict=True):
+        check_run(part, (row["run"] for row in rows), spec["run"])
     leave = [rows[0]["step"] - 1 if rows else None for rows in decays]
     if leave != spec["training"]["branch_steps"]:
         raise UserError(

@@ -69,7 +69,7 @@ class Phase:
             if trainer.stopping:
                 job.leave(self.name, f"step {trainer.done}")
         first(lambda: write_table(table(trainer.rows, LOG), self.log(step), {"shards": self._used()}))
-        about = {"model": vars(trainer.network.model.settings), "step": step}
+        about = {"run": trainer.run, "model": vars(trainer.network.model.settings), "step": step}
         trainer.network.write_checkpoint(self.checkpoint(step), about)
         trainer.network.forget(self.folder)
 

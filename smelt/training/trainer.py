@@ -26,6 +26,7 @@ class Trainer:
     """A network (weights and moments) and its log; `done` stable steps are behind them."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
+        self.run: str = spec["run"]  # its name, which every artifact carries
         self.settings = load(TrainingSettings, spec["training"])
         self.step_tokens = self.settings.batch_contexts * spec["context"]
         self.network = _network(load(ModelSettings, spec["model"]), self.settings)
@@ -57,7 +58,12 @@ class Trainer:
 
     def write_endpoint(self, path: Path, branch: int) -> None:
         """Write the weights as the endpoint of a branch that left after `done` steps."""
-        about = {"model": vars(self.network.model.settings), "branch": branch, "branch_step": self.done}
+        about = {
+            "run": self.run,
+            "model": vars(self.network.model.settings),
+            "branch": branch,
+            "branch_step": self.done,
+        }
         self.network.write_endpoint(path, ("endpoint", canonical_json(about)))
 
     def _update(self, stream: Stream, branch: int, index: int, step: int, rate: float) -> None:
@@ -67,7 +73,8 @@ class Trainer:
             record = self.network.step(stream, index, rate, steps)
         except UserError as error:
             raise UserError(f"step {step}{f' of branch {branch}' if branch else ''}: {error}") from None
-        self.rows.append({"branch": branch, "step": step, "tokens": step * self.step_tokens, **record})
+        place = {"run": self.run, "branch": branch, "step": step, "tokens": step * self.step_tokens}
+        self.rows.append(place | record)
         if self.tell is not None:
             self.tell(self.rows[-1])
         self.stopping = any_of(self.asked)

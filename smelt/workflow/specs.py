@@ -23,8 +23,9 @@ from smelt.study.grid import GridStudy, Run
 
 
 def training(study: GridStudy, run: Run) -> dict[str, Any]:
-    """Network and recipe of one run."""
-    return {"context": study.config["corpus"]["context"], "model": plain(run.model), "training": plain(run.training)}
+    """Network and recipe of one run, and the name that all of its artifacts carry."""
+    context = study.config["corpus"]["context"]
+    return {"run": run.id, "context": context, "model": plain(run.model), "training": plain(run.training)}
 
 
 def stable(study: GridStudy, run: Run) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from smelt.spec import plain
 
 SCORED = pa.schema(
     [
-        ("part", pa.string()), ("branch", pa.int32()), ("branch_step", pa.int32()), ("task", pa.string()),
+        ("run", pa.string()), ("part", pa.string()), ("branch", pa.int32()), ("branch_step", pa.int32()), ("task", pa.string()),
         ("shots", pa.int32()), ("seed", pa.int32()), ("item", pa.int32()), ("item_id", pa.string()),
         ("category", pa.string()), ("choice", pa.int32()), ("gold", pa.bool_()), ("log_probability", pa.float64()),
         ("tokens", pa.int32()), ("characters", pa.int32()), ("bytes", pa.int32()), ("greedy", pa.bool_()),
@@ -46,9 +46,9 @@ def text(item=0, greedy=True, logp=-1.0, tokens=1, **values):
     return row(item, 0, True, logp, tokens, greedy=greedy, **values)
 
 
-def write(rows, path):
-    """The rows as a file of scores."""
-    write_table(pa.Table.from_pylist(rows, schema=SCORED), path, {})
+def write(rows, path, run=RUN["run"]):
+    """The rows as the file of scores of a run."""
+    write_table(pa.Table.from_pylist([{"run": run} | row for row in rows], schema=SCORED), path, {})
     return str(path)
 
 

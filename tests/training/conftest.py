@@ -16,6 +16,7 @@ from smelt.training.train import main
 
 CONTEXT = 128
 SPEC = {
+    "run": "smelt-H16-S85",
     "context": CONTEXT,
     "model": {
         "vocabulary": 64, "layers": 3, "hidden_size": 16, "heads": 2, "kv_heads": 1, "head_size": 8,

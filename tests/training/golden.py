@@ -48,7 +48,7 @@ def text(step: int, seed: int = 0) -> Batch:
 
 def losses(model: dict[str, Any], **recipe: Any) -> dict[str, list[float]]:
     """COLUMNS of the log, one value a step."""
-    trainer = Trainer({"context": CONTEXT, "model": model, "training": {**RECIPE, **recipe}})
+    trainer = Trainer({"run": "golden", "context": CONTEXT, "model": model, "training": {**RECIPE, **recipe}})
     rows = []
     for step in range(STEPS):
         rate = stable_rate(step, trainer.settings)

@@ -1,6 +1,7 @@
 """A stable phase and decays that are jobs of their own: the bytes of one job, however they were stopped."""
 
 import copy
+import shutil
 
 import pyarrow.parquet as pq
 import pytest
@@ -215,3 +216,14 @@ def test_a_full_disk_is_one_clear_error(apart, whole, limit):
     assert "error: the disk is full" in result.stderr
     apart.run()
     assert apart.outputs() == whole.outputs()
+
+
+def test_parts_of_another_run_are_refused(finished, tmp_path, shards):
+    """A checkpoint, and the log of a decay, in another run's place."""
+    other = Apart(tmp_path / "other", shards, {**SPEC, "run": "smelt-H24-S85"})
+    other.folder.mkdir(exist_ok=True)
+    for name in ("stable-1.safetensors", "stable.parquet", *(f"decay-{branch}.parquet" for branch in (1, 2, 3))):
+        shutil.copy2(finished.folder / name, other.folder)
+    for job, file in ((lambda: other.decay(1), "stable-1.safetensors"), (other.join, "stable.parquet")):
+        with pytest.raises(UserError, match=rf"{file}: this is of run smelt-H16-S85, expected run smelt-H24-S85"):
+            job()

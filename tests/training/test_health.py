@@ -20,10 +20,10 @@ RUN = {
 SOUND = 4 + 3 * np.exp(-np.arange(100) / 20) + 0.1 * np.sin(7 * np.arange(100))  # falls from 7 to 4 nats
 
 
-def log(losses, load=2.0, idle=0.1) -> list[dict]:
+def log(losses, load=2.0, idle=0.1, run="baseline-H32-S85") -> list[dict]:
     """A log of such losses, and a decay behind it that no rule looks at."""
     row = {
-        "tokens": 1, "balance_loss": 1.0, "z_loss": 1.0, "gradient_norm": 1.0, "learning_rate": 0.01,
+        "run": run, "tokens": 1, "balance_loss": 1.0, "z_loss": 1.0, "gradient_norm": 1.0, "learning_rate": 0.01,
         "expert_load": [1.0, load], "idle_experts": [0.0, idle],
     }  # fmt: skip
     stable = [{**row, "branch": 0, "step": step + 1, "loss": float(loss)} for step, loss in enumerate(losses)]
@@ -111,11 +111,11 @@ def test_medians_and_rows_of_flags():
 
 
 def test_the_command_writes_the_table(tmp_path):
-    names = []
-    for number, losses in enumerate((SOUND, np.full(60, 9.0))):
+    names, runs = [], [RUN, {**RUN, "run": "smelt-H32-S85", "architecture": "smelt"}]
+    for number, (run, losses) in enumerate(zip(runs, (SOUND, np.full(60, 9.0)), strict=True)):
         names.append(str(tmp_path / f"{number}.parquet"))
-        write_table(table(log(losses), LOG), names[-1], origin({}, []))
-    spec = {"runs": [RUN, {**RUN, "run": "smelt-H32-S85", "architecture": "smelt"}]}
+        write_table(table(log(losses, run=run["run"]), LOG), names[-1], origin({}, []))
+    spec = {"runs": runs}
     out, csv = tmp_path / "runs.parquet", tmp_path / "runs.csv"
     arguments = ["--spec", json.dumps(spec), "--logs", *names, "--out", str(out), "--csv", str(csv)]
     health.main(arguments)
@@ -123,5 +123,7 @@ def test_the_command_writes_the_table(tmp_path):
     assert [row["diverged"] for row in rows] == [False, True]
     assert pq.read_schema(out).names == RUNS.names == csv.read_text().splitlines()[0].split(",")
     assert set(read_provenance(out)["inputs"]) == {"0.parquet", "1.parquet"}
+    with pytest.raises(UserError, match=r"1\.parquet: this is of run smelt-H32-S85, expected run baseline-H32-S85"):
+        health.main([*arguments[:3], *reversed(names), *arguments[5:]])
     with pytest.raises(UserError, match="1 logs of 2 runs"):
         health.main([*arguments[:3], names[0], *arguments[5:]])

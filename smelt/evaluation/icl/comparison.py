@@ -66,10 +66,13 @@ class ItemMean:
     right: Array  # share of the evaluation seeds
 
 
-def item_means(path: str, run: Run, tasks: Mapping[str, Task], shots: Mapping[str, set[int]]) -> dict[Any, ItemMean]:
-    """Items of one run's file at the wanted numbers of shots of each task."""
+def item_means(
+    path: str, named: Mapping[str, Any], tasks: Mapping[str, Task], shots: Mapping[str, set[int]]
+) -> dict[Any, ItemMean]:
+    """Items of one run's file at the wanted numbers of shots of each task; `named` is what the spec calls the run."""
+    run = tuple(named[name] for name in RUN)
     sums: dict[tuple[str, int], list[item_metrics.Items]] = {}
-    for group in item_metrics.groups(path, PART, frozenset(shots)):
+    for group in item_metrics.groups(path, named["run"], PART, frozenset(shots)):
         if group.shots in shots[group.task]:
             sums.setdefault((group.task, group.shots), []).append(item_metrics.items_of(group, tasks[group.task]))
     found = {}
@@ -234,7 +237,7 @@ def main(argv: Sequence[str]) -> None:
     items: dict[Any, ItemMean] = {}
     wanted = _wanted(by_run, found)
     for run, path in zip(settings.runs, arguments.scores, strict=True):
-        items |= item_means(path, tuple(run[name] for name in RUN), tasks, wanted) if wanted else {}
+        items |= item_means(path, run, tasks, wanted) if wanted else {}
     origin = provenance(MODULE, spec.plain(settings), [arguments.task_scores, *arguments.scores])
     compared = icl_rows(by_run, found, items, architectures, settings)
     write_table(table(compared, ICL), arguments.out, origin)

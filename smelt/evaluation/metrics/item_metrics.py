@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from smelt.artifacts import read_table
 from smelt.errors import UserError
 from smelt.evaluation.tasks.registry import Task
+from smelt.labels import check_run
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -66,9 +67,13 @@ class Items:
     demonstrations: Integers  # in its prompt, of which nothing was cut, the fewest of its choices
 
 
-def endpoint_parts(path: str | Path) -> list[tuple[str, int]]:
-    """(part, branch) of all endpoints in a file of scores, sorted. Raises UserError where it holds no row."""
-    found = read_table(path, ["part", "branch"]).group_by(["part", "branch"]).aggregate([]).to_pylist()
+def endpoint_parts(path: str | Path, run: str) -> list[tuple[str, int]]:
+    """(part, branch) of all endpoints in the file of scores of `run`, sorted.
+
+    Raises UserError where the file holds no row, or another run.
+    """
+    found = read_table(path, ["run", "part", "branch"]).group_by(["run", "part", "branch"]).aggregate([]).to_pylist()
+    check_run(path, (row["run"] for row in found), run)
     if not found:
         raise UserError(
             f"{path}: no scored continuation; ask for tasks with numbers of demonstrations that they take, delete the"
@@ -77,12 +82,13 @@ def endpoint_parts(path: str | Path) -> list[tuple[str, int]]:
     return sorted((row["part"], row["branch"]) for row in found)
 
 
-def groups(path: str | Path, part: str | None = None, tasks: frozenset[str] | None = None) -> Iterator[Group]:
-    """All groups of a file, or of one part and some tasks; one endpoint's rows are in memory at a time.
+def groups(path: str | Path, run: str, part: str | None = None, tasks: frozenset[str] | None = None) -> Iterator[Group]:
+    """All groups in the file of `run`, or of one part and some tasks; one endpoint's rows are in memory at a time.
 
-    The order is that of part, branch, task, shots and seed. Raises UserError where the file cannot be read.
+    The order is that of part, branch, task, shots and seed. Raises UserError where the file cannot be read or holds
+    another run.
     """
-    for name, branch in endpoint_parts(path):
+    for name, branch in endpoint_parts(path, run):
         if part in (None, name):
             wanted = [("part", "=", name), ("branch", "=", branch)]
             wanted += [("task", "in", sorted(tasks))] if tasks is not None else []

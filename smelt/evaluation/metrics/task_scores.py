@@ -91,7 +91,7 @@ def endpoint_rows(path: str, run: Mapping[str, Any], settings: Settings) -> Iter
     """The rows of one run's file. Raises UserError where it does not fit the spec or its seeds differ in items."""
     tasks = tasks_of(settings.tasks)
     seen: dict[tuple[Any, ...], tuple[Group, list[int]]] = {}
-    for group in item_metrics.groups(path):
+    for group in item_metrics.groups(path, run["run"]):
         if group.task not in tasks:
             raise UserError(f"{path}: the task {group.task!r} is none of the study's; delete the file and run again")
         if group.part not in settings.presets or group.part not in settings.sampler:

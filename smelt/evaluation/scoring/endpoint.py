@@ -14,7 +14,7 @@ from smelt.spec import load
 
 
 def read_model(path: str | Path, precision: torch.dtype) -> tuple[Transformer, dict[str, Any]]:
-    """An endpoint's network, and what its file says of it (model, branch, branch_step).
+    """An endpoint's network, and what its file says of it (run, model, branch, branch_step).
 
     Raises UserError where the file is truncated or was not written by a training run.
     """
@@ -27,6 +27,8 @@ def read_model(path: str | Path, precision: torch.dtype) -> tuple[Transformer, d
     if "endpoint" not in metadata:
         raise UserError(f"{path}: a foreign model: its metadata do not describe an endpoint; give one of a run")
     about = json.loads(metadata["endpoint"])
+    if "run" not in about:
+        raise UserError(f"{path}: the model does not name its run, as older ones do not; train the run again")
     with torch.device("meta"):
         model = Transformer(load(ModelSettings, about["model"]), precision)
     try:

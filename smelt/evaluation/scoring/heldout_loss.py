@@ -16,6 +16,7 @@ from smelt.artifacts import field, provenance, read_table, table, write_table
 from smelt.errors import UserError, command
 from smelt.evaluation.scoring.endpoint import read_model
 from smelt.evaluation.settings import EvaluationSettings
+from smelt.labels import check_run
 from smelt.model.transformer import Transformer, next_token_loss
 from smelt.spec import load
 
@@ -23,6 +24,7 @@ MODULE = "smelt.evaluation.scoring.heldout_loss"
 
 LOSSES = pa.schema(
     [
+        field("run", pa.string(), "name of the run"),
         field("branch", pa.int32(), "number of the decay branch, from 1"),
         field("branch_step", pa.int32(), "stable step that the branch leaves from"),
         field("document", pa.string(), "id of the document: the hash of its text"),
@@ -56,6 +58,7 @@ def evaluate(path: str, contexts: list[dict[str, Any]], precision: torch.dtype) 
                 raise UserError(f"{path}: the loss of document {document} ({context['sources'][index]}) is {loss}")
             rows.append(
                 {
+                    "run": about["run"],
                     "branch": about["branch"],
                     "branch_step": about["branch_step"],
                     "document": document,
@@ -82,7 +85,11 @@ def main(argv: Sequence[str]) -> None:
     spec = json.loads(arguments.spec)
     settings = load(EvaluationSettings, spec)
     contexts = read_table(arguments.heldout).to_pylist()
-    rows = [row for path in arguments.models for row in evaluate(path, contexts, getattr(torch, settings.precision))]
+    rows: list[dict[str, Any]] = []
+    for path in arguments.models:
+        losses = evaluate(path, contexts, getattr(torch, settings.precision))
+        check_run(path, (row["run"] for row in losses), (rows or losses)[0]["run"])
+        rows += losses
     write_table(table(rows, LOSSES), arguments.out, provenance(MODULE, spec, [*arguments.models, arguments.heldout]))
 
 

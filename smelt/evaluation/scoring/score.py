@@ -30,6 +30,7 @@ from smelt.evaluation.scoring.endpoint import read_model
 from smelt.evaluation.scoring.log_likelihood import Scored, score_trees
 from smelt.evaluation.scoring.trees import Tree, fed, fill, pack
 from smelt.evaluation.settings import ScoringSettings
+from smelt.labels import check_run
 from smelt.model.decode import for_decoding
 from smelt.model.transformer import Transformer
 from smelt.spec import canonical_json, digest, fingerprint, load
@@ -40,6 +41,7 @@ GROUP = 2000  # requests in memory at a time
 
 SCORES = pa.schema(
     [
+        field("run", pa.string(), "name of the run"),
         field("part", pa.string(), "every: all endpoints are scored on it; final: the last one"),
         field("branch", pa.int32(), "number of the decay branch, from 1"),
         field("branch_step", pa.int32(), "stable step that the branch leaves from"),
@@ -159,15 +161,17 @@ def score(
 ) -> Iterator[pa.Table]:
     """Pieces of SCORES, endpoint by endpoint and part by part, in the order of the requests."""
     precision = getattr(torch, settings.precision)
+    run = ""
     for path in models:
         model, about = read_model(path, precision)
+        check_run(path, [about["run"]], run := run or about["run"])
         for_decoding(model)
         identity = digest(canonical_json([file_digest(path), fingerprint(SCORED), settings.precision]))[:32]
         with contextlib.closing(ScoreCache(state, about["branch"], identity)) as kept:
             for part, requests in parts.items():
                 if part == "last_endpoint" and path != models[-1]:
                     continue
-                told = {"part": part, "branch": about["branch"], "branch_step": about["branch_step"]}
+                told = {"run": run, "part": part, "branch": about["branch"], "branch_step": about["branch_step"]}
                 for group in groups(requests):
                     try:
                         found = scores_of(group, model, kept, settings.context)

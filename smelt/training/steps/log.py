@@ -16,6 +16,7 @@ CODE = "smelt.training.trainer"  # that decides the bits in every form
 
 LOG = pa.schema(
     [
+        field("run", pa.string(), "name of the run"),
         field("branch", pa.int32(), "0 for the stable phase, else the number of the decay branch"),
         field("step", pa.int32(), "optimizer step, counted from 1 along the stable phase and on into the branch"),
         field("tokens", pa.int64(), "tokens read up to and with this step, full contexts"),

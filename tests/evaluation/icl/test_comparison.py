@@ -38,7 +38,7 @@ def texts(name, right, items=20, shots=(0, 8), seeds=SEEDS, **values):
 def tables(scored, tasks, tmp_path, **spec):
     """(differences, sweep) of runs with their rows."""
     runs = [one for one, _ in scored]
-    paths = [write(rows, tmp_path / f"{place}.parquet") for place, (_, rows) in enumerate(scored)]
+    paths = [write(rows, tmp_path / f"{place}.parquet", named["run"]) for place, (named, rows) in enumerate(scored)]
     middle = str(tmp_path / "task_scores.parquet")
     task_scores.main(["--spec", scores_spec(tasks, runs), "--scores", *paths, "--out", middle])
     text = json.dumps({"tasks": [plain(one) for one in tasks], "runs": runs, "reference": "baseline"} | spec)
@@ -248,7 +248,7 @@ def test_the_differences_of_the_items_sum_to_the_difference_of_the_scores(tmp_pa
     tasks = {one.name: one for one in (quiz, LM)}
     runs = [tuple(one[name] for name in task_scores.RUN) for one, _ in chosen]
     items = {}
-    for place, key in enumerate(runs):
+    for place, (key, _) in enumerate(chosen):
         items |= comparison.item_means(str(tmp_path / f"{place}.parquet"), key, tasks, {name: {8} for name in tasks})
     for name, members in (("average", ("quiz", "operators")), ("quiz", ("quiz",)), ("operators", ("operators",))):
         one = comparison.Member(name, members, len(members), 0.0)

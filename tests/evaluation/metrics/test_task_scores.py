@@ -110,8 +110,8 @@ def test_the_order_of_rows_and_of_endpoints_does_not_matter(tmp_path):
 
 
 def test_runs_keep_their_labels_and_the_file_its_origin(tmp_path):
-    other = RUN | {"architecture": "smelt", "seed": 7}
-    paths = [write([text(0)], tmp_path / "one.parquet"), write([text(0)], tmp_path / "two.parquet")]
+    other = RUN | {"run": "smelt-H64-S85-seed7", "architecture": "smelt", "seed": 7}
+    paths = [write([text(0)], tmp_path / "one.parquet"), write([text(0)], tmp_path / "two.parquet", other["run"])]
     quiz = task(kind="language_modeling")
     out = tmp_path / "out.parquet"
     main(["--spec", scores_spec([quiz], [RUN, other]), "--scores", *paths, "--out", str(out)])
@@ -120,6 +120,9 @@ def test_runs_keep_their_labels_and_the_file_its_origin(tmp_path):
     assert table.schema.names == TASK_SCORES.names
     assert all(one.metadata[b"description"] for one in table.schema)
     assert set(read_provenance(out)["inputs"]) == {"one.parquet", "two.parquet"}
+    swapped = r"two\.parquet: this is of run smelt-H64-S85-seed7, expected run baseline-H64-S85"
+    with pytest.raises(UserError, match=swapped):
+        main(["--spec", scores_spec([quiz], [RUN, other]), "--scores", *reversed(paths), "--out", str(out)])
     with pytest.raises(UserError, match="1 runs but 2 files"):
         main(["--spec", scores_spec([quiz], [RUN]), "--scores", *paths, "--out", str(out)])
 

@@ -25,7 +25,7 @@ SHAPE = {
 def model(tmp_path):
     network = Transformer(ModelSettings(**SHAPE))
     initialise(network, 0)
-    about = json.dumps({"model": SHAPE, "branch": 2, "branch_step": 7})
+    about = json.dumps({"run": "smelt-H16-S85", "model": SHAPE, "branch": 2, "branch_step": 7})
     save_file(network.state_dict(), tmp_path / "branch-2.safetensors", {"endpoint": about})
     return tmp_path / "branch-2.safetensors"
 
@@ -93,7 +93,9 @@ def test_the_same_bytes_twice_with_their_origin(model, heldout, tmp_path):
         (lambda path: save_file({"x": torch.zeros(1)}, path), "a foreign model"),
         (
             lambda path: save_file(
-                {"x": torch.zeros(1)}, path, {"endpoint": json.dumps({"model": SHAPE, "branch": 1, "branch_step": 1})}
+                {"x": torch.zeros(1)},
+                path,
+                {"endpoint": json.dumps({"run": "smelt-H16-S85", "model": SHAPE, "branch": 1, "branch_step": 1})},
             ),
             "weights do not fit",
         ),
@@ -111,7 +113,7 @@ def test_a_loss_that_is_not_finite_names_the_document(model, heldout, tmp_path):
     network, _ = read_model(model, torch.float32)
     weights = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     weights["norm"][:] = torch.nan
-    about = json.dumps({"model": SHAPE, "branch": 2, "branch_step": 7})
+    about = json.dumps({"run": "smelt-H16-S85", "model": SHAPE, "branch": 2, "branch_step": 7})
     save_file(weights, model, {"endpoint": about})
     with pytest.raises(UserError, match=r"document a \(x\) is nan"):
         score(model, heldout[0], tmp_path / "losses.parquet")

@@ -268,7 +268,7 @@ def files(tmp_path):
     """An endpoint and its tokenizer."""
     weights = Transformer(ModelSettings(**SHAPE))
     initialise(weights, 0)
-    about = json.dumps({"model": SHAPE, "branch": 1, "branch_step": 10})
+    about = json.dumps({"run": "smelt-H16-S85", "model": SHAPE, "branch": 1, "branch_step": 10})
     save_file(weights.state_dict(), tmp_path / "branch-1.safetensors", {"endpoint": about})
     byte_level(SHAPE["vocabulary"]).save(str(tmp_path / "tokenizer.json"))
     return str(tmp_path / "branch-1.safetensors"), str(tmp_path / "tokenizer.json")
@@ -314,7 +314,11 @@ def test_a_foreign_tokenizer_is_refused(files, tmp_path):
     path = tmp_path / "small.safetensors"
     shape = SHAPE | {"vocabulary": 300}
     weights = Transformer(ModelSettings(**shape)).state_dict()
-    save_file(weights, path, {"endpoint": json.dumps({"model": shape, "branch": 1, "branch_step": 10})})
+    save_file(
+        weights,
+        path,
+        {"endpoint": json.dumps({"run": "smelt-H16-S85", "model": shape, "branch": 1, "branch_step": 10})},
+    )
     with pytest.raises(UserError, match=r"tokenizer.json: has \d+ tokens, the network of .*small.safetensors 300"):
         SmeltLM(str(path), files[1])
 

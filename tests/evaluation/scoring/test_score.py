@@ -139,7 +139,7 @@ class Bench:
         path = self.folder / f"branch-{branch}.safetensors"
         weights = Transformer(ModelSettings(**SHAPE))
         initialise(weights, seed)
-        about = json.dumps({"model": SHAPE, "branch": branch, "branch_step": 10 * branch})
+        about = json.dumps({"run": "smelt-H16-S85", "model": SHAPE, "branch": branch, "branch_step": 10 * branch})
         save_file(weights.state_dict(), path, {"endpoint": about})
         return path
 
@@ -268,7 +268,11 @@ def test_a_changed_endpoint_meets_no_old_score(bench, counted):
     path = bench.models[0]
     weights = load_file(path)
     weights["layers.1.w2"][3] *= 1.5
-    save_file(weights, path, {"endpoint": json.dumps({"model": SHAPE, "branch": 1, "branch_step": 10})})
+    save_file(
+        weights,
+        path,
+        {"endpoint": json.dumps({"run": "smelt-H16-S85", "model": SHAPE, "branch": 1, "branch_step": 10})},
+    )
     counted.clear()
     after = pq.read_table(bench.score(requests)).to_pylist()
     assert len(counted) == 10
@@ -288,7 +292,11 @@ def test_precision_is_part_of_what_is_kept(bench, counted):
 def test_scores_that_are_not_finite_name_the_item_and_are_not_kept(bench, counted):
     weights = load_file(bench.models[1])
     weights["head"][7] = torch.nan
-    save_file(weights, bench.models[1], {"endpoint": json.dumps({"model": SHAPE, "branch": 2, "branch_step": 20})})
+    save_file(
+        weights,
+        bench.models[1],
+        {"endpoint": json.dumps({"run": "smelt-H16-S85", "model": SHAPE, "branch": 2, "branch_step": 20})},
+    )
     requests = bench.requests([request(Tree([1], [[2]]), "quiz", 3)])
     for _ in range(2):
         with pytest.raises(UserError, match=r"branch-2.*task quiz, item 3 \(0000000000000003\).*nan"):
