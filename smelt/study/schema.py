@@ -15,6 +15,7 @@ import jsonschema
 import yaml
 
 from smelt.errors import UserError
+from smelt.study.renamed import check_keys
 
 
 class _Loader(yaml.SafeLoader):
@@ -47,6 +48,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 def completed(path: Path, schema: dict[str, Any]) -> dict[str, Any]:
     """The content of the YAML file at `path`, valid under `schema` and with the defaults of all keys left out."""
     config = _parsed(path)
+    check_keys(config)
     _validate(config, schema)
     return dict(_filled(config, schema, schema))
 

@@ -16,7 +16,7 @@ from typing import Any
 from smelt.artifacts import read_table, table, write_table
 from smelt.errors import UserError, command
 from smelt.labels import check_run
-from smelt.training import job
+from smelt.training import launch
 from smelt.training.processes import first
 from smelt.training.saves import checkpoint
 from smelt.training.steps.data import Stream
@@ -51,14 +51,14 @@ def decay(trainer: Trainer, stream: Stream, start: Path, branch: int, folder: Pa
         if trainer.stopping or len(trainer.rows) % save_every == 0:
             trainer.save(folder)
         if trainer.stopping:
-            job.leave(name, f"step {len(trainer.rows)} of the decay")
+            launch.leave(name, f"step {len(trainer.rows)} of the decay")
     first(lambda: write_table(table(trainer.rows, LOG), folder / LOGGED, {}))
     trainer.write_endpoint(folder / MODEL, branch)
     trainer.network.forget(folder)
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = job.parser(MODULE, __doc__)
+    parser = launch.parser(MODULE, __doc__)
     parser.add_argument("--checkpoint", type=Path, required=True, help="of the stable phase at the branch step")
     parser.add_argument("--decay", nargs="+", required=True, help="shards of the decay stream, in order")
     parser.add_argument("--model", type=Path, required=True, help="the branch's model")
@@ -67,18 +67,18 @@ def main(argv: Sequence[str]) -> None:
 
     spec = json.loads(told.spec)
     inputs = [told.checkpoint, *told.decay]
-    with job.together(spec), job.state_folder(told.state, job.identity(spec, MODULE, inputs)) as folder:
+    with launch.settled(spec), launch.state_folder(told.state, launch.identity(spec, MODULE, inputs)) as folder:
         if not first(lambda: checkpoint.is_whole(folder / MODEL) and (folder / LOGGED).exists()):
             trainer = Trainer(spec)
-            job.prepare(trainer)
+            launch.stop_on_signals(trainer)
             stream = Stream(told.decay, trainer.settings.seed)
-            job.watch(trainer, told, trainer.settings.decay_steps)
+            launch.watch(trainer, told, trainer.settings.decay_steps)
             decay(trainer, stream, told.checkpoint, spec["branch"], folder, told.state.name, told.save_interval)
         first(functools.partial(_publish, folder, told, spec, inputs))
 
 
 def _publish(folder: Path, told: argparse.Namespace, spec: dict[str, Any], inputs: Sequence[str | Path]) -> None:
-    job.publish(folder / MODEL, told.model)
+    launch.publish(folder / MODEL, told.model)
     rows = read_table(folder / LOGGED).to_pylist()
     write_table(table(rows, LOG), told.log, origin(spec, inputs))
 

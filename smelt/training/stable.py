@@ -19,7 +19,7 @@ from typing import Any
 
 from smelt.artifacts import file_digest, read_provenance, read_table, table, write_table
 from smelt.errors import command
-from smelt.training import job
+from smelt.training import launch
 from smelt.training.processes import first
 from smelt.training.saves import checkpoint
 from smelt.training.steps.data import Stream
@@ -67,7 +67,7 @@ class Phase:
             if trainer.stopping or (trainer.done % save_every == 0 and trainer.done < step):
                 trainer.save(self.folder, shards=self._used())
             if trainer.stopping:
-                job.leave(self.name, f"step {trainer.done}")
+                launch.leave(self.name, f"step {trainer.done}")
         first(lambda: write_table(table(trainer.rows, LOG), self.log(step), {"shards": self._used()}))
         about = {"run": trainer.run, "model": vars(trainer.network.model.settings), "step": step}
         trainer.network.write_checkpoint(self.checkpoint(step), about)
@@ -100,20 +100,20 @@ class Phase:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = job.parser(MODULE, __doc__)
+    parser = launch.parser(MODULE, __doc__)
     parser.add_argument("--stable", nargs="+", required=True, help="shards of the stable stream, in order")
     parser.add_argument("--checkpoints", type=Path, nargs="+", required=True, help="one for each branch step, in order")
     parser.add_argument("--log", type=Path, required=True, help="the log of the stable phase (Parquet)")
     told = parser.parse_args(argv)
 
     spec = json.loads(told.spec)
-    with job.together(spec), job.state_folder(told.state, job.identity(spec, MODULE, [], LENGTHS)) as folder:
+    with launch.settled(spec), launch.state_folder(told.state, launch.identity(spec, MODULE, [], LENGTHS)) as folder:
         trainer = Trainer(spec)
-        job.prepare(trainer)
+        launch.stop_on_signals(trainer)
         phase = Phase(trainer, told.stable, folder, told.state.name)
         steps = trainer.settings.steps
         wanted = sorted({*trainer.settings.branch_steps, steps})
-        job.watch(trainer, told, steps)
+        launch.watch(trainer, told, steps)
         for step in wanted:
             phase.reach(step, told.save_interval)
         first(functools.partial(_publish, phase, wanted, told, spec))
@@ -122,7 +122,7 @@ def main(argv: Sequence[str]) -> None:
 def _publish(phase: Phase, wanted: Sequence[int], told: argparse.Namespace, spec: dict[str, Any]) -> None:
     phase.clean(wanted)
     for step, path in zip(phase.trainer.settings.branch_steps, told.checkpoints, strict=True):
-        job.publish(phase.checkpoint(step), path)
+        launch.publish(phase.checkpoint(step), path)
     rows = read_table(phase.log(phase.trainer.settings.steps)).to_pylist()
     write_table(table(rows, LOG), told.log, origin(spec, told.stable))
 

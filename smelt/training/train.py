@@ -18,7 +18,7 @@ from typing import Any
 
 from smelt.artifacts import table, write_table
 from smelt.errors import command
-from smelt.training import job
+from smelt.training import launch
 from smelt.training.processes import first
 from smelt.training.saves import resume
 from smelt.training.steps.data import Stream
@@ -81,11 +81,11 @@ def train(run: Run, name: str, save_interval: int) -> None:
         if branching or trainer.stopping or trainer.done % save_interval == 0:
             run.save()
         if trainer.stopping:
-            job.leave(name, f"step {trainer.done}")
+            launch.leave(name, f"step {trainer.done}")
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = job.parser(MODULE, __doc__)
+    parser = launch.parser(MODULE, __doc__)
     parser.add_argument("--stable", nargs="+", required=True, help="shards of the stable stream, in order")
     parser.add_argument("--decay", nargs="+", required=True, help="shards of the decay stream, in order")
     parser.add_argument("--models", type=Path, nargs="+", required=True, help="one model for each branch, in order")
@@ -94,12 +94,12 @@ def main(argv: Sequence[str]) -> None:
 
     spec = json.loads(told.spec)
     inputs = [*told.stable, *told.decay]
-    with job.together(spec), job.state_folder(told.state, job.identity(spec, MODULE, inputs)) as folder:
+    with launch.settled(spec), launch.state_folder(told.state, launch.identity(spec, MODULE, inputs)) as folder:
         trainer = Trainer(spec)
-        job.prepare(trainer)
+        launch.stop_on_signals(trainer)
         run = Run(trainer, told.stable, told.decay, folder)
         recipe = trainer.settings
-        job.watch(trainer, told, recipe.steps + len(recipe.branch_steps) * recipe.decay_steps)
+        launch.watch(trainer, told, recipe.steps + len(recipe.branch_steps) * recipe.decay_steps)
         train(run, told.state.name, told.save_interval)
         trainer.network.finish()
         first(functools.partial(_publish, run, told, spec, inputs))
@@ -107,7 +107,7 @@ def main(argv: Sequence[str]) -> None:
 
 def _publish(run: Run, told: argparse.Namespace, spec: dict[str, Any], inputs: Sequence[str]) -> None:
     for branch, path in enumerate(told.models, start=1):
-        job.publish(run.folder / f"branch-{branch}.safetensors", path)
+        launch.publish(run.folder / f"branch-{branch}.safetensors", path)
     write_table(table(run.trainer.rows, LOG), told.log, origin(spec, inputs))
     resume.clear(run.folder)
 

@@ -11,7 +11,8 @@ from smelt.spec import plain
 
 SCORED = pa.schema(
     [
-        ("run", pa.string()), ("part", pa.string()), ("branch", pa.int32()), ("branch_step", pa.int32()), ("task", pa.string()),
+        ("run", pa.string()),
+        ("part", pa.string()), ("branch", pa.int32()), ("branch_step", pa.int32()), ("task", pa.string()),
         ("shots", pa.int32()), ("seed", pa.int32()), ("item", pa.int32()), ("item_id", pa.string()),
         ("category", pa.string()), ("choice", pa.int32()), ("gold", pa.bool_()), ("log_probability", pa.float64()),
         ("tokens", pa.int32()), ("characters", pa.int32()), ("bytes", pa.int32()), ("greedy", pa.bool_()),

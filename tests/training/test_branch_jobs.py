@@ -8,7 +8,7 @@ import pytest
 
 from smelt.artifacts import read_provenance
 from smelt.errors import UserError
-from smelt.training.job import STOPPED
+from smelt.training.launch import STOPPED
 from tests.training.branch_jobs import Apart, Killed, ask_to_end, at_step, kill
 from tests.training.conftest import SPEC, write_shard
 

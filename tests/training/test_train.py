@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from smelt.artifacts import read_provenance
 from smelt.errors import UserError
-from smelt.training.job import STOPPED
+from smelt.training.launch import STOPPED
 from smelt.training.saves import resume
 from smelt.training.steps.data import Stream
 from smelt.training.trainer import Trainer
@@ -126,3 +126,14 @@ def test_a_full_disk_is_one_clear_error(job):
     assert "Traceback" not in result.stderr
     assert full.outputs() == {}
     full.run()
+
+
+def test_signals_are_given_back_when_a_training_ends(job):
+    """Ctrl-C must stop a process, such as pytest, in which a training has run; after an error too."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    before = [signal.getsignal(number) for number in numbers]
+    job("sound", steps=2, branch_steps=[2]).run()
+    assert [signal.getsignal(number) for number in numbers] == before
+    with pytest.raises(UserError, match="build more shards"):
+        job("short", steps=99, branch_steps=[99]).run()
+    assert [signal.getsignal(number) for number in numbers] == before

@@ -22,6 +22,7 @@ from smelt.training.saves.checkpoint import is_whole
 from smelt.training.settings import TrainingSettings
 from smelt.training.trainer import Trainer
 
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)  # that ask a training to save and end
 STOPPED = 75  # exit status of a job that saved its state when asked to end (EX_TEMPFAIL)
 
 
@@ -40,9 +41,23 @@ def parser(module: str, description: str | None) -> argparse.ArgumentParser:
 
 
 @contextlib.contextmanager
-def together(spec: dict[str, Any]) -> Iterator[None]:
-    """Settle what the bits of a job depend on; inside, the processes of a run that is spread over several know of one
-    another. Raises UserError where their number, or the device, is not the spec's."""
+def settled(spec: dict[str, Any]) -> Iterator[None]:
+    """Settle what the bits of a job depend on, and connect the processes of a distributed run.
+
+    Signal handlers that the job installs end with it, so that a process that trained can be interrupted again.
+    Raises UserError where the number of processes, or the device, is not the spec's.
+    """
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        with _connected(spec):
+            yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _connected(spec: dict[str, Any]) -> Iterator[None]:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     settings = load(TrainingSettings, spec["training"])
@@ -55,8 +70,10 @@ def together(spec: dict[str, Any]) -> Iterator[None]:
 
 
 def identity(spec: dict[str, Any], module: str, inputs: Sequence[str | Path], without: Sequence[str] = ()) -> str:
-    """What a state is named by: all that decides its bits, but the recipe's keys `without` and the number of processes,
-    with another of which a run goes on."""
+    """Digest that names a state folder: of the spec, the code of `module` and the input files.
+
+    The recipe's keys `without` and the number of processes stay out, since a run may resume on another number.
+    """
     recipe = {key: value for key, value in spec["training"].items() if key not in ("processes", *without)}
     digests = processes.first(lambda: [file_digest(path) for path in inputs])
     return digest(canonical_json([{**spec, "training": recipe}, fingerprint(module), digests]))[:16]
@@ -64,18 +81,18 @@ def identity(spec: dict[str, Any], module: str, inputs: Sequence[str | Path], wi
 
 @contextlib.contextmanager
 def state_folder(root: Path, identity: str) -> Iterator[Path]:
-    """The state folder of this identity under `root`, which the first process locks for all; see `state.locked`."""
+    """The state folder of this identity under `root`, which the first process locks for all; see `resume.locked`."""
     with contextlib.ExitStack() as stack:
         yield processes.first(lambda: stack.enter_context(resume.locked(root, identity)))
 
 
-def prepare(trainer: Trainer) -> None:
-    """Let a signal ask the trainer to end."""
+def stop_on_signals(trainer: Trainer) -> None:
+    """Let SIGTERM, SIGUSR1 and SIGINT ask the trainer to end, until `settled` is left."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         trainer.asked = True
 
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+    for number in SIGNALS:
         signal.signal(number, stop)
 
 
