@@ -14,7 +14,7 @@ from smelt.budgets.ledger import experts_for_sparsity, fully_active
 from smelt.budgets.match import Tolerance
 from smelt.budgets.matching import coarsest, fixed_geometry, twin_of
 from smelt.errors import UserError
-from smelt.labels import CONTROL
+from smelt.labels import CONTROL, labelled_sparsity
 from smelt.model.execution import middle_span
 from smelt.model.settings import ModelSettings
 from smelt.study import ablations, recipes, tasks
@@ -65,10 +65,7 @@ class GridStudy(Study):
     @functools.cached_property
     def sparsity_values(self) -> dict[str, float]:
         """S at which the frontiers are compared, by label: the one asked for, else the digits of the label."""
-        return {
-            label: float(entry["sparsity"]) if "sparsity" in entry else float(label[1:]) / 100
-            for label, entry in self.config["grid"]["sparsities"].items()
-        }
+        return {label: _sparsity(label, entry) for label, entry in self.config["grid"]["sparsities"].items()}
 
     @functools.cached_property
     def runs(self) -> dict[str, Run]:
@@ -235,3 +232,9 @@ def _check_loop(key: str, loop: Mapping[str, Any], layers: int) -> None:
         raise UserError(f"{key}: visits is {visits} but {what}; {mend}")
     if visits == 1 and start != end:
         raise UserError(f"{key}: a span is given but visits is 1; give `visits: 2`, or take the span out")
+
+
+def _sparsity(label: str, entry: Mapping[str, Any]) -> float:
+    value = entry.get("sparsity", labelled_sparsity(label))
+    assert value is not None, label  # the schema allows no label of another form
+    return float(value)

@@ -11,8 +11,8 @@ from typing import Any
 from smelt.errors import UserError
 from smelt.model.settings import ModelSettings
 from smelt.spec import load
-from smelt.study.schema import suggestion
 from smelt.training.settings import TrainingSettings, paper_branches, paper_decay
+from smelt.user_files.names import suggestion
 
 Config = Mapping[str, Any]
 FORMS = {"cells": "SCALE-SPARSITY", "runs": "ARCHITECTURE-SCALE-SPARSITY"}  # of the names in a section

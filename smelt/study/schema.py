@@ -3,51 +3,23 @@
 All mistakes are UserErrors that name the key and the fix.
 """
 
-import difflib
 import functools
-import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jsonschema
-import yaml
 
 from smelt.errors import UserError
 from smelt.study.renamed import check_keys
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML that refuses a key written twice, which plain YAML would drop in silence, and NaN and infinity."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: dict[Any, int] = {}
-        for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
-                continue  # refused, or merged, below
-            key = self.construct_object(key_node)
-            line = key_node.start_mark.line + 1
-            if key in seen:
-                raise UserError(
-                    f"line {line}: {key!r} stands there twice (first on line {seen[key]}); keep one of them"
-                )
-            seen[key] = line
-        return super().construct_mapping(node, deep)
-
-    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
-        value = super().construct_yaml_float(node)
-        if not math.isfinite(value):
-            raise UserError(f"line {node.start_mark.line + 1}: {node.value} is no finite number; write a number")
-        return value
-
-
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+from smelt.user_files.names import suggestion
+from smelt.user_files.yaml import read_yaml
 
 
 def completed(path: Path, schema: dict[str, Any]) -> dict[str, Any]:
     """The content of the YAML file at `path`, valid under `schema` and with the defaults of all keys left out."""
-    config = _parsed(path)
+    config = read_yaml(path)
     check_keys(config)
     _validate(config, schema)
     return dict(_filled(config, schema, schema))
@@ -64,28 +36,6 @@ def without_defaults(
         for key, value in section.items()
         if (keys is None or key in keys) and not ("default" in known[key] and known[key]["default"] == value)
     }
-
-
-def suggestion(name: Any, known: Iterable[str], likely: Iterable[str] = ()) -> str:
-    """What an unknown name was meant to be (of the `likely` ones, if one is like it); else all that are known."""
-    near = _nearest(str(name), likely) or _nearest(str(name), known)
-    return f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    """The name that is most like one, of several that with more letters in their place; empty where none is."""
-    return max(
-        difflib.get_close_matches(name, list(known), 9),
-        key=lambda other: (difflib.SequenceMatcher(None, other, name).ratio(), sum(map(str.__eq__, other, name))),
-        default="",
-    )
-
-
-def _parsed(path: Path) -> Any:
-    try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a date that does not exist
-        raise UserError(f"not readable YAML: {' '.join(str(error).split())}") from None
 
 
 def _validate(config: Any, schema: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ FLOORS = [
     {"study"},
     STAGES,
     {"model", "budgets", "surfaces"},
-    {"artifacts", "errors", "job", "labels", "spec", "tables", "user_files"},
+    {"artifacts", "errors", "job", "labels", "spec", "statistics", "tables", "user_files"},
 ]
 OPEN = FLOORS[3:]  # floors whose rooms may know one another
 MOST_FILES = 14  # of one folder, its __init__ aside

@@ -157,9 +157,9 @@ def test_a_key_written_twice_is_named_with_both_lines(read):
     lines = SMOKE.read_text(encoding="utf-8").splitlines()
     place = next(number for number, line in enumerate(lines) if line.strip().startswith("H24:"))
     lines.insert(place + 1, lines[place])
-    with pytest.raises(UserError, match=rf"line {place + 2}: 'H24' stands there twice \(first on line {place + 1}\)"):
+    with pytest.raises(UserError, match=rf"line {place + 2}: 'H24' appears twice \(first on line {place + 1}\)"):
         read.text("\n".join(lines))
-    with pytest.raises(UserError, match=r"line \d+: 'training' stands there twice"):
+    with pytest.raises(UserError, match=r"line \d+: 'training' appears twice"):
         read.text(SMOKE.read_text(encoding="utf-8") + "\ntraining: {steps: 9}\n")
 
 

@@ -19,11 +19,11 @@ from smelt import spec
 from smelt.artifacts import field, provenance, table, write_table
 from smelt.errors import UserError, command
 from smelt.evaluation.icl import sweep
-from smelt.evaluation.icl.sign_flips import holm, sign_flips
 from smelt.evaluation.icl.sweep import PART, SWEEP, Array, Cell, Curve, Member, Run
 from smelt.evaluation.metrics import item_metrics, standard
 from smelt.evaluation.metrics.task_scores import RUN, Settings, check_files, read_rows, tasks_of
 from smelt.evaluation.tasks.registry import Task
+from smelt.statistics import holm, sign_flips, standard_error
 
 MODULE = "smelt.evaluation.icl.comparison"
 LEVEL = 0.05
@@ -131,7 +131,7 @@ def _row(
     mine, theirs = (sweep.cell_mean(scores, side, both) for side in sides)
     test = sign_flips(mine - theirs, flips=settings.flips, seed=settings.seed)
     row |= {"cells": len(both), "score": float(mine.mean()), "reference_score": float(theirs.mean())}
-    row |= {"difference": float((mine - theirs).mean()), "difference_se": item_metrics.standard_error(mine - theirs)}
+    row |= {"difference": float((mine - theirs).mean()), "difference_se": standard_error(mine - theirs)}
     row |= {"p_value": test.p, "p_two_sided": test.p_two_sided, "patterns": test.patterns}
     differences = item_differences(items, one, shots, sides, [run for run in runs if run[1:3] in both])
     by_item = sign_flips(differences, EXACT_ITEMS, settings.flips, settings.seed)

@@ -16,6 +16,7 @@ from smelt.artifacts import field
 from smelt.errors import UserError
 from smelt.evaluation.metrics import item_metrics, standard
 from smelt.evaluation.tasks.registry import Task
+from smelt.statistics import standard_error
 
 AVERAGE, WITHOUT_DYCK = "average", "average without Dyck"
 PART = "last_endpoint"
@@ -188,7 +189,7 @@ def _row(
     seeds = curves[one.name].seeds[shots]
     notes = partly(one) + standard.error_note(seeds) + curves[one.name].note(shots)
     row |= curves[one.name].prompts[shots]._asdict()
-    row |= {"score": float(values.mean()), "score_se": item_metrics.standard_error(values), "cells": len(cells)}
+    row |= {"score": float(values.mean()), "score_se": standard_error(values), "cells": len(cells)}
     return row | {"evaluation_seeds": seeds, "reason": "; ".join(notes) or None}
 
 

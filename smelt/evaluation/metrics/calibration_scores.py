@@ -8,28 +8,11 @@ same name. The study's own suite is never called either.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
-from smelt.artifacts import field
 from smelt.evaluation.metrics import completion, item_metrics
 from smelt.evaluation.metrics.standard import Endpoint, Estimate, centred_mean, items, mean_of
-from smelt.evaluation.metrics.task_scores import ENDPOINT
 from smelt.evaluation.tasks.registry import CORE, Task
+from smelt.labels import KEYS
 
-NAMES = ("architecture", "scale", "sparsity", "seed", "branch_step")  # of an endpoint
-CALIBRATION_SCORES = pa.schema(
-    [
-        *(one for name in NAMES for one in ENDPOINT if one.name == name),
-        field("metric", pa.string(), "core, completion, mmlu, mmlu_standard, desk, or desk completion"),
-        field("task", pa.string(), "task of the metric; empty for the metric itself"),
-        field("category", pa.string(), "category of the task; empty where it has none"),
-        field("score", pa.float64(), "the score: a fraction for an accuracy, nats for a cross-entropy"),
-        field("chance", pa.float64(), "score of a random answer, a fraction below 1; empty where there is none"),
-        field("higher_is_better", pa.bool_(), "whether a higher score is the better one"),
-        field("standard_error", pa.float64(), "standard error of the score over evaluation seeds; empty where unknown"),
-        field("items", pa.int64(), "items that the score is a mean over; empty where unknown"),
-    ]
-)
 CROSS_ENTROPIES = {"core": "completion", "desk": "desk completion"}  # by suite
 
 
@@ -73,7 +56,7 @@ def _row(
 ) -> dict[str, Any]:
     """A row without a task; a score without a chance level is a cross-entropy."""
     return {
-        **{name: endpoint.keys[name] for name in NAMES},
+        **{name: endpoint.keys[name] for name in KEYS},
         "metric": metric,
         "task": "",
         "category": "",

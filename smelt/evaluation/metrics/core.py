@@ -16,10 +16,12 @@ from smelt import spec
 from smelt.artifacts import field, provenance, table, write_table
 from smelt.errors import command
 from smelt.evaluation.metrics import completion, item_metrics, standard
-from smelt.evaluation.metrics.calibration_scores import CALIBRATION_SCORES, calibration_rows
+from smelt.evaluation.metrics.calibration_scores import calibration_rows
 from smelt.evaluation.metrics.standard import Endpoint, mean_of
 from smelt.evaluation.metrics.task_scores import BASELINES, ENDPOINT, Settings, read_rows, tasks_of
 from smelt.evaluation.tasks.registry import CORE, Task, core_tasks
+from smelt.labels import SCORES
+from smelt.statistics import centred
 
 MODULE = "smelt.evaluation.metrics.core"
 # The five categories of Core and the number of their tasks.
@@ -135,7 +137,7 @@ def mmlu_rows(endpoint: Endpoint, tasks: Mapping[str, Task], baselines: str) -> 
             found = endpoint.estimate([name], mean_of("score"))
             first = next(iter(endpoint.tasks[name].values()))
             row |= {"accuracy": found.value, "accuracy_se": found.error, "evaluation_seeds": found.seeds}
-            row["centred"] = item_metrics.centred(found.value, item_metrics.chance(tasks[name], baselines))
+            row["centred"] = centred(found.value, item_metrics.chance(tasks[name], baselines))
             row |= {"subjects": first["categories"], "items": first["items"]}
             notes = standard.partial(endpoint, tasks, [name]) + standard.cut(endpoint, [name])
             row["reason"] = "; ".join(notes + standard.error_note(found.seeds)) or None
@@ -168,7 +170,7 @@ def main(argv: Sequence[str]) -> None:
             arguments.completion,
         ),
         ([row for one in endpoints for row in mmlu_rows(one, tasks, settings.baselines)], MMLU, arguments.mmlu),
-        (calibration_rows(endpoints, tasks, settings.baselines), CALIBRATION_SCORES, arguments.scores),
+        (calibration_rows(endpoints, tasks, settings.baselines), SCORES, arguments.scores),
     )
     for rows, schema, path in outputs:
         write_table(table(rows, schema), path, origin)

@@ -202,16 +202,6 @@ def mean(values: NDArray[Any], category: NDArray[np.str_], partition: bool) -> f
     return float((np.bincount(which, values, len(labels)) / sizes).mean())
 
 
-def centred(score: float, chance: float) -> float:
-    """Eq. 11: 0 for the score of a random answer, 1 for all right; negative below chance."""
-    return (score - chance) / (1 - chance)
-
-
 def chance(task: Task, baselines: str) -> float:
     """The task's chance level in the set "v1" or "v2"."""
     return task.chance_v1 if baselines == "v1" else task.chance_v2
-
-
-def standard_error(values: Array) -> float | None:
-    """Standard deviation (n - 1) over the root of n; none for fewer than two values."""
-    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None

@@ -13,10 +13,10 @@ from smelt.errors import UserError
 from smelt.evaluation.metrics import item_metrics
 from smelt.evaluation.metrics.task_scores import ENDPOINT
 from smelt.evaluation.tasks.registry import Task
+from smelt.statistics import FEW_SEEDS, centred, standard_error
 
 Row = Mapping[str, Any]
 KEYS = tuple(field.name for field in ENDPOINT)
-FEW = 5  # evaluation seeds below which a standard error is said to rest on few
 
 
 class Estimate(NamedTuple):
@@ -59,7 +59,7 @@ class Endpoint:
         runs = self.runs(names)
         values = np.array([value(rows) for rows in runs], dtype=np.float64)
         drawn = any(seed is not None for name in names for seed in self.tasks[name])
-        return Estimate(float(values.mean()), item_metrics.standard_error(values), len(runs) if drawn else 0)
+        return Estimate(float(values.mean()), standard_error(values), len(runs) if drawn else 0)
 
 
 def mean_of(column: str) -> Callable[[Mapping[str, Row]], float]:
@@ -75,7 +75,7 @@ def centred_mean(tasks: Mapping[str, Task], baselines: str) -> Callable[[Mapping
 def mean_centred(scores: Mapping[str, float], tasks: Mapping[str, Task], baselines: str) -> float:
     """Unweighted mean over the given scores, fractions by task, after centring (Eq. 11)."""
     chances = {name: item_metrics.chance(tasks[name], baselines) for name in scores}
-    return float(np.mean([item_metrics.centred(score, chances[name]) for name, score in scores.items()]))
+    return float(np.mean([centred(score, chances[name]) for name, score in scores.items()]))
 
 
 def items(endpoint: Endpoint, names: Iterable[str]) -> int:
@@ -113,7 +113,7 @@ def prompt_note(shots: int, found: Prompts) -> list[str]:
 
 def error_note(seeds: int) -> list[str]:
     """What the number of evaluation seeds says of a standard error, in words; nothing where they are enough."""
-    if seeds >= FEW:
+    if seeds >= FEW_SEEDS:
         return []
     if seeds > 1:
         return [f"the standard error rests on {seeds} evaluation seeds"]

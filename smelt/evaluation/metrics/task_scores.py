@@ -18,6 +18,7 @@ from smelt.errors import UserError, command
 from smelt.evaluation.metrics import item_metrics
 from smelt.evaluation.metrics.item_metrics import Group, Items
 from smelt.evaluation.tasks.registry import Task
+from smelt.statistics import centred
 
 MODULE = "smelt.evaluation.metrics.task_scores"
 RUN = ("architecture", "scale", "sparsity", "seed")  # of a run, as the spec labels it
@@ -130,7 +131,7 @@ def _row(group: Group, items: Items, task: Task, run: Mapping[str, Any], setting
         "ties": int(items.tied.sum()),
         "categories": len(set(items.category.tolist())) if task.partition else 1,
         "chance": chance,
-        "centred": item_metrics.centred(score, chance),
+        "centred": centred(score, chance),
         "nll": float(items.nll.sum()),
         "tokens": int(items.tokens.sum()),
         "bytes": int(items.bytes.sum()),

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import yaml
-
 from smelt.errors import UserError
+from smelt.user_files.yaml import read_yaml
 
 TASKS = Path(__file__).parents[3] / "config" / "tasks.yaml"
 SUITES = ("core", "mmlu", "desk")
@@ -50,18 +49,6 @@ class Task:
 FIELDS = {field.name: field for field in dataclasses.fields(Task)}
 TYPES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 NAME = re.compile(r"[a-z][a-z0-9_]*")
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML that refuses a key written twice, of which plain YAML would keep the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for number, key in enumerate(keys):
-            if key in keys[:number]:
-                line = node.value[number][0].start_mark.line + 1
-                raise UserError(f"line {line}: {key!r} stands there twice; keep one of them")
-        return super().construct_mapping(node, deep)
 
 
 def read_tasks(path: str | Path = TASKS) -> dict[str, Task]:
@@ -128,11 +115,9 @@ def core_tasks(tasks: Mapping[str, Task]) -> list[Task]:
 @functools.cache
 def _parsed(path: Path, _: tuple[int, int]) -> Any:
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        return read_yaml(path)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise UserError(f"{path}: not readable YAML: {' '.join(str(error).split())}") from None
 
 
 def _read(path: Path) -> dict[str, Any]:

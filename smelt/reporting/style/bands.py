@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from smelt.reporting.style import style
+from smelt.statistics import FEW_SEEDS
 
-FEW = 5  # evaluation seeds below which a standard error is said to rest on few
 HEADING = 0.16  # inches
 FREE = 0.06  # of a range of scores, above and below
 CHANCE: dict[str, Any] = {"color": "0.45", "linewidth": 0.9, "linestyle": (0, (1, 2)), "zorder": 1}
@@ -57,7 +57,7 @@ def seeds(counts: Iterable[int | None]) -> str:
     if drawn == [1]:
         return "1 evaluation seed, so no standard error"
     said = f"{' and '.join(map(str, drawn))} evaluation seeds"
-    return said + (" (few)" if drawn[0] < FEW else "")
+    return said + (" (few)" if drawn[0] < FEW_SEEDS else "")
 
 
 def limits(axes: Sequence[Axes], least: float) -> tuple[float, float]:

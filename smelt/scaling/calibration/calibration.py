@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from smelt import artifacts, spec
 from smelt.artifacts import field
 from smelt.errors import UserError, command
+from smelt.labels import KEYS, Row, key
 from smelt.scaling.calibration import means, sigmoid, wins
-from smelt.scaling.calibration.scores import KEYS, Row, key, read_scores
+from smelt.scaling.calibration.scores import read_scores
 from smelt.scaling.calibration.series import Calibrated, Series, Settings
 from smelt.scaling.endpoints.table import ENDPOINTS, check_endpoints, column
 

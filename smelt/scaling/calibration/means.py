@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from smelt.artifacts import field
-from smelt.scaling.calibration.scores import Row
+from smelt.labels import Row
 from smelt.scaling.calibration.series import Calibrated, Settings
 from smelt.scaling.fitting.intervals import supported
 from smelt.surfaces.points import Array

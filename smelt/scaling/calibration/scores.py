@@ -6,31 +6,16 @@ empty are the metric's own score, the aggregate over its tasks; the others are o
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from smelt.artifacts import field
 from smelt.errors import UserError
-from smelt.scaling.endpoints.table import ENDPOINTS
+from smelt.labels import KEYS, SCORES, Row, key
 from smelt.user_files.table import TableFile, check_columns, read_table_file
 
-KEYS = ("architecture", "scale", "sparsity", "seed", "branch_step")  # of an endpoint
-SCORES = pa.schema(
-    [
-        *(ENDPOINTS.field(name) for name in KEYS),
-        field("metric", pa.string(), "core, completion, mmlu or any other name"),
-        field("task", pa.string(), "task of the metric; empty for the metric itself"),
-        field("category", pa.string(), "category of the task; empty where it has none"),
-        field("score", pa.float64(), "the score: a fraction for an accuracy, nats for a cross-entropy"),
-        field("chance", pa.float64(), "score of a random answer, a fraction below 1; empty where there is none"),
-        field("higher_is_better", pa.bool_(), "whether a higher score is the better one"),
-        field("standard_error", pa.float64(), "standard error of the score; empty where unknown"),
-        field("items", pa.int64(), "items that the score is a mean over; empty where unknown"),
-    ]
-)
 NEEDED = (*KEYS, "metric", "score", "higher_is_better")  # in every row
 ABSENT = ("seed", "task", "category", "chance", "standard_error", "items")  # columns that a file may lack
 # Names that others give them, in small letters.
@@ -50,8 +35,6 @@ ALIASES = {
     "n": "items",
 }
 SAME = ("category", "chance", "higher_is_better")  # for all endpoints of a metric's task
-
-Row = dict[str, Any]
 
 
 def read_scores(path: str | Path, endpoints: pa.Table) -> list[Row]:
@@ -73,11 +56,6 @@ def read_scores(path: str | Path, endpoints: pa.Table) -> list[Row]:
     _check_agreement(rows, table)
     _check_tasks(rows, table)
     return rows
-
-
-def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The endpoint that a row belongs to."""
-    return tuple(row[name] for name in KEYS)
 
 
 def named(endpoint: Sequence[Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from smelt.artifacts import field
-from smelt.scaling.calibration.scores import KEYS, Row
+from smelt.labels import KEYS, Row
 from smelt.scaling.calibration.series import Series, Settings
 
 WINS = pa.schema(

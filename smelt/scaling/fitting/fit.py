@@ -18,10 +18,11 @@ from smelt import artifacts, spec
 from smelt.artifacts import field
 from smelt.errors import UserError, command
 from smelt.scaling.endpoints.table import ENDPOINTS, read_points
-from smelt.scaling.fitting import jackknife, point_fit, refit, resampling
+from smelt.scaling.fitting import point_fit, refit, resampling
 from smelt.scaling.fitting.draws import coefficients_schema, draws_schema, without_schema
 from smelt.scaling.fitting.intervals import Draws, support
 from smelt.scaling.settings import Settings
+from smelt.statistics import jackknife_interval
 from smelt.surfaces.catalogue import SURFACES, Design, Surface
 from smelt.surfaces.frontier import gamma
 from smelt.surfaces.points import Array, Points, joined
@@ -173,7 +174,7 @@ def _jackknife(fitted: Fitted) -> tuple[float | None, float | None]:
     if count < 2 or not (one.identified & one.converged & (one.at_bound == "none")).all():
         return None, None
     left, estimate = _gamma(fitted, one.values), _gamma(fitted, fitted.fit.values).item()
-    return jackknife.interval(estimate, left)
+    return jackknife_interval(estimate, left)
 
 
 def refit_table(surfaces: Mapping[str, Fitted], cells: Sequence[Cell] | None = None) -> pa.Table:

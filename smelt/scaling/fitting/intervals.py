@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from smelt.statistics import percentile_interval
 from smelt.surfaces.catalogue import SMELT
 from smelt.surfaces.frontier import Slice, meaningful
 from smelt.surfaces.points import Array
 
 LEAST_DRAWS = 40  # so that one draw lies beyond each end of a 95 % interval
 MOST_EXCLUDED = 0.10  # share of draws that may be excluded before there is no interval
-QUANTILES = (0.025, 0.975)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ class UsableDraws:
         """The 95 % percentile interval over the usable draws; nothing where too many are excluded."""
         if not self.enough:
             return None, None
-        low, high = np.quantile(values[self.usable], QUANTILES)
+        low, high = percentile_interval(values[self.usable])
         return float(low), float(high)
 
 

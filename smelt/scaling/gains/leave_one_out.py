@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from smelt.artifacts import field
-from smelt.scaling.fitting import jackknife
 from smelt.scaling.gains.comparison import FittedSurface, point, section, sentence
 from smelt.scaling.settings import Settings
+from smelt.statistics import jackknife_interval
 from smelt.surfaces import frontier
 
 LEAVE_ONE_OUT = pa.schema(
@@ -45,7 +45,7 @@ def gain_interval(
     left = frontier.log_multiplier(*_left_out(target, reference, label, settings), budget)
     if not (np.isfinite(estimate) and np.isfinite(left).all()):
         return None, None, f"no jackknife: {reference.name} does not always reach the loss"
-    low, high = jackknife.interval(estimate, left)
+    low, high = jackknife_interval(estimate, left)
     return float(frontier.gain_of(low)), float(frontier.gain_of(high)), ""
 
 

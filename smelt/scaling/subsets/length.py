@@ -27,10 +27,11 @@ from smelt.errors import UserError, command
 from smelt.labels import Key, Row
 from smelt.scaling.endpoints.breakdown import BOUNDS
 from smelt.scaling.fitting import resampling
-from smelt.scaling.fitting.intervals import QUANTILES, supported
+from smelt.scaling.fitting.intervals import supported
 from smelt.scaling.settings import Settings
 from smelt.scaling.subsets import matched_pairs
 from smelt.scaling.subsets.matched_pairs import Pair
+from smelt.statistics import percentile_interval
 from smelt.surfaces.points import Array
 
 CLEAR = 2.0  # standard errors over the buckets that a mean improvement must reach
@@ -115,7 +116,7 @@ def family_rows(about: Row, family: Shapes, filling: Sequence[Row], drawn: Array
         notes += support.notes
         if support.enough:
             row["draws"] = support.count
-            low, high = np.quantile(averages[usable], QUANTILES, axis=0)
+            low, high = percentile_interval(averages[usable])
             row["tilt_low"], row["tilt_high"] = support.interval(tilt(averages))
         if row["tilt"] is None:
             notes.append(

@@ -11,10 +11,9 @@ import pytest
 from smelt.artifacts import read_table, write_table
 from smelt.errors import UserError
 from smelt.evaluation.metrics import core, standard
-from smelt.evaluation.metrics.calibration_scores import CALIBRATION_SCORES
 from smelt.evaluation.metrics.task_scores import TASK_SCORES
 from smelt.evaluation.tasks.registry import core_tasks, read_tasks
-from smelt.scaling.calibration.scores import SCORES, read_scores
+from smelt.scaling.calibration.scores import read_scores
 from smelt.scaling.endpoints.table import ENDPOINTS
 from smelt.spec import plain
 from tests.evaluation.scored_rows import score_row, task
@@ -210,11 +209,6 @@ def test_a_part_may_be_scored_otherwise_than_another(tmp_path):
     assert len({json.dumps(row) for row in found["scores"]}) == len(found["scores"])
     desk = [row for row in found["scores"] if (row["metric"], row["task"]) == ("desk", "")]
     assert len(desk) == 1
-
-
-def test_the_columns_are_those_that_the_calibration_reads():
-    assert CALIBRATION_SCORES.names == SCORES.names
-    assert [one.type for one in CALIBRATION_SCORES] == [one.type for one in SCORES]
 
 
 def test_the_calibration_accepts_the_scores(tmp_path):

@@ -184,7 +184,7 @@ def test_missing_keys_and_odd_files_are_explained(tmp_path):
     with pytest.raises(UserError, match="not readable YAML"):
         read_tasks(path)
     path.write_text("presets: {}\ntasks: {}\nsources: {}\ntasks: {}\n")
-    with pytest.raises(UserError, match="line 4: 'tasks' stands there twice"):
+    with pytest.raises(UserError, match="line 4: 'tasks' appears twice"):
         read_tasks(path)
 
 

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from smelt.errors import UserError
+from smelt.labels import KEYS, SCORES
 from smelt.scaling.calibration import calibration, sigmoid
-from smelt.scaling.calibration.scores import KEYS, SCORES, read_scores
+from smelt.scaling.calibration.scores import read_scores
 from smelt.scaling.calibration.series import Settings
 from smelt.scaling.calibration.sigmoid import Curve
 from tests.scaling.published import GRID, Grid, endpoint_rows, part, write_endpoints

@@ -1,4 +1,4 @@
-"""Sign flips against a count of all patterns, and Holm's correction against a worked example."""
+"""Known answers: errors, intervals, centred scores, sign flips against all patterns, Holm against an example."""
 
 import itertools
 from fractions import Fraction
@@ -8,9 +8,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smelt.evaluation.icl.sign_flips import holm, sign_flips
+from smelt import statistics
+from smelt.statistics import holm, sign_flips
 
 TENTHS = st.lists(st.integers(-20, 20), min_size=1, max_size=9)
+
+
+def test_a_standard_error_by_hand():
+    assert statistics.standard_error(np.array([4.0, 4.2, 4.4])) == pytest.approx(0.2 / 3**0.5)
+    assert statistics.standard_error(np.array([4.0])) is None
+
+
+def test_the_reach_of_student_s_t_is_the_tabulated_one():
+    reaches = [statistics.t_reach(1.0, count) for count in (2, 3, 11)]
+    assert reaches == pytest.approx([12.706205, 4.302653, 2.228139], abs=1e-6)
+
+
+def test_the_jackknife_of_a_mean_is_its_t_interval():
+    values = np.array([1.0, 2.0, 4.0, 7.0])
+    left_out = np.array([np.delete(values, place).mean() for place in range(4)])
+    reach = 3.182446 * values.std(ddof=1) / 2
+    assert statistics.jackknife_interval(3.5, left_out) == pytest.approx((3.5 - reach, 3.5 + reach), abs=1e-6)
+
+
+def test_a_percentile_interval_is_taken_column_by_column():
+    low, high = statistics.percentile_interval(np.column_stack([np.arange(41.0), -np.arange(41.0)]))
+    assert (low.tolist(), high.tolist()) == ([1, -39], [39, -1])
+
+
+def test_a_random_answer_is_centred_to_nothing_and_a_right_one_stays():
+    assert statistics.centred(np.array([0.25, 1.0, 0.0]), 0.25) == pytest.approx([0, 1, -1 / 3])
+    assert statistics.centred(0.625, 0.25) == 0.5
 
 
 @given(TENTHS)
