@@ -88,3 +88,10 @@ def _printed(column: pd.Series) -> pd.Series:
     if isinstance(kind, pd.ArrowDtype) and pa.types.is_floating(kind.pyarrow_dtype):
         return column.astype(object).where(column.notna(), None).astype(np.float64)
     return column
+
+
+def first_rows(data: pd.DataFrame, names: Sequence[str]) -> NDArray[np.int64]:
+    """For each row the position of the first one with the same values in `names`, (rows,); missing values are equal."""
+    group = data.groupby(list(names), sort=False, dropna=False).ngroup().to_numpy()
+    _, first = np.unique(group, return_index=True)
+    return np.asarray(first[group], dtype=np.int64)

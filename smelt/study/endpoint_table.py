@@ -9,7 +9,6 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
-from smelt.artifacts import table
 from smelt.errors import UserError
 from smelt.scaling.calibration.scores import read_scores
 from smelt.scaling.endpoints import simulate, user_table
@@ -20,6 +19,7 @@ from smelt.spec import load
 from smelt.study.base import Study
 from smelt.surfaces.catalogue import SURFACES, Surface
 from smelt.surfaces.points import Points, joined
+from smelt.tables import from_rows
 
 REFERENCE = "baseline"  # where several architectures are there and the study names none
 
@@ -78,7 +78,7 @@ class EndpointStudy(Study):
                 "sparsity_values": self.sparsity_values,
             },
         )
-        endpoints = table(self.given.rows, ENDPOINTS)
+        endpoints = from_rows(self.given.rows, ENDPOINTS)
         points = select_points(endpoints, self.table, settings)
         surface = SURFACES[settings.surface]
         for part in [joined(points)] if surface.shared else points.values():

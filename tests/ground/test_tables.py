@@ -82,3 +82,9 @@ def test_jobs_that_need_no_table_load_no_pandas():
     code += "    assert 'pandas' not in sys.modules, name"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_first_rows_point_at_the_first_of_equal_rows():
+    data = tables.from_arrow(pa.table({"a": ["x", "y", "x", None, None], "b": [1, 1, 1, 2, 2]}))
+    assert tables.first_rows(data, ["a", "b"]).tolist() == [0, 1, 0, 3, 3]
+    assert tables.first_rows(data, ["b"]).tolist() == [0, 0, 0, 3, 3]

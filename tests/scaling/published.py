@@ -124,10 +124,11 @@ def _options(paths: Mapping[str, Path]) -> list[str]:
     return [part for name, path in paths.items() for part in (f"--{name.replace('_', '-')}", str(path))]
 
 
-def write_losses(path: Path, branches: Mapping[int, Mapping[str, Sequence[Any]]]) -> Path:
-    """A file of held-out losses: branch step -> columns document, source, tokens, loss."""
+def write_losses(path: Path, run: str, branches: Mapping[int, Mapping[str, Sequence[Any]]]) -> Path:
+    """A file of a run's held-out losses: branch step -> columns document, source, tokens, loss."""
     rows = [
         {
+            "run": run,
             "branch": branch,
             "branch_step": step,
             "document": document,

@@ -4,26 +4,28 @@ Reads results/evaluation/<run>/losses.parquet of every run of a study whose grid
 rate; writes results/scaling/learning_rate.parquet, one row for each architecture, cell and rate. The loss is
 that of the last branch, averaged over seeds.
 
-A comparison at one shared, untuned rate can say whatever one likes. So each row of an architecture gives
-its difference to the reference under both rules: each at its own best rate, and both at the reference's.
+With one shared, untuned learning rate the comparison can go either way. So each row of an architecture gives its
+difference to the reference under both rules: each at its own best rate, and both at the reference's.
 """
 
-import argparse
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
-from smelt import spec
-from smelt.artifacts import field, provenance, table, write_table
+from smelt import tables
+from smelt.artifacts import field
 from smelt.errors import UserError, command
-from smelt.scaling.endpoints.collect import Settings, collect
+from smelt.job import read_job
+from smelt.scaling.endpoints.collect import Settings, endpoints_of
 
 MODULE = "smelt.scaling.ablations.learning_rate"
+CELL = ["scale", "sparsity"]
+LINE = ["architecture", *CELL]  # what one sweep belongs to
 
 RATES = pa.schema(
     [
@@ -46,11 +48,11 @@ RATES = pa.schema(
 
 @dataclasses.dataclass(frozen=True)
 class RateSettings:
-    """The runs of the sweep, as the endpoints job describes them, and the rate of each."""
+    """The runs of the tuning study, as the table of endpoints describes them, and the rate of each."""
 
     reference: str
     rates: tuple[float, ...]
-    endpoints: Mapping[str, Any]
+    endpoints: Settings
 
 
 def vertex(rates: Sequence[float], losses: Sequence[float]) -> float:
@@ -74,60 +76,53 @@ def sweep(rates: Sequence[float], losses: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def analyse(losses: Mapping[tuple[str, str, str], Mapping[float, list[float]]], reference: str) -> list[dict[str, Any]]:
-    """Rows of RATES without `tokens`, from the losses by (architecture, scale, sparsity) and rate."""
-    means = {key: {rate: float(np.mean(by_rate[rate])) for rate in sorted(by_rate)} for key, by_rate in losses.items()}
-    sweeps = {key: sweep(list(by_rate), list(by_rate.values())) for key, by_rate in means.items()}
-    rows = []
-    for key, by_rate in means.items():
-        theirs = means.get((reference, *key[1:]))
-        if theirs is None:
-            raise UserError(f"cell {key[1]}-{key[2]}: the reference {reference} was not trained there; train both")
-        shared = min(theirs, key=lambda rate: theirs[rate])
-        found = sweeps[key]
-        for place, (rate, loss) in enumerate(by_rate.items()):
-            rows.append(
-                {
-                    "architecture": key[0],
-                    "scale": key[1],
-                    "sparsity": key[2],
-                    "learning_rate": rate,
-                    "seeds": len(losses[key][rate]),
-                    "loss": loss,
-                    "best": place == found["best"],
-                    "bracketed": found["bracketed"],
-                    "optimum": found["optimum"],
-                    "difference_own_rate": min(by_rate.values()) - min(theirs.values()),
-                    "difference_shared_rate": by_rate[shared] - theirs[shared],
-                    "reason": found["reason"],
-                }
-            )
-    return rows
+def analyse(endpoints: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """The rows of RATES from the last endpoint of each run: architecture, scale, sparsity, learning_rate, tokens, loss.
+
+    Raises UserError where the reference was not trained in a cell.
+    """
+    tokens = endpoints.groupby(LINE, sort=False)["tokens"].last().reset_index()
+    rates = endpoints.groupby([*LINE, "learning_rate"], sort=False)["loss"].agg(seeds="size", loss=_mean).reset_index()
+    rates["line"] = rates.groupby(LINE, sort=False).ngroup()
+    rates = rates.sort_values(["line", "learning_rate"], kind="stable", ignore_index=True).merge(tokens, on=LINE)
+    found = [_sweep_columns(line) for _, line in rates.groupby("line")]
+    rates = rates.join(pd.concat(found))
+    best = rates[rates["best"]].assign(best_loss=lambda rows: rows["loss"])
+    shared = best[best["architecture"] == reference][[*CELL, "learning_rate", "best_loss"]]
+    untrained = best[CELL].drop_duplicates().merge(shared, how="left", on=CELL)
+    untrained = untrained[untrained["best_loss"].isna()]
+    if len(untrained):
+        cell = "-".join(untrained[CELL].iloc[0])
+        raise UserError(f"cell {cell}: the reference {reference} was not trained there; train both")
+    # At the rate that is the reference's best: the loss of each architecture, and the reference's own.
+    shared = shared.rename(columns={"best_loss": "reference_loss"})
+    at_shared = rates[[*LINE, "learning_rate", "loss"]].merge(shared, on=[*CELL, "learning_rate"])
+    at_shared = at_shared.rename(columns={"loss": "shared_loss"}).drop(columns=["learning_rate", "reference_loss"])
+    rates = rates.merge(best[[*LINE, "best_loss"]], on=LINE).merge(at_shared, how="left", on=LINE)
+    rates = rates.merge(shared[[*CELL, "reference_loss"]], on=CELL)
+    rates["difference_own_rate"] = rates["best_loss"] - rates["reference_loss"]
+    rates["difference_shared_rate"] = rates["shared_loss"] - rates["reference_loss"]
+    return rates[RATES.names]
+
+
+def _mean(losses: "pd.Series[float]") -> float:
+    return float(np.mean(losses.to_numpy(dtype=np.float64)))
+
+
+def _sweep_columns(line: pd.DataFrame) -> pd.DataFrame:
+    """What `sweep` says of one architecture in one cell, at each of its rates; `best` becomes a flag of the row."""
+    said = sweep(tables.numbers(line, "learning_rate").tolist(), tables.numbers(line, "loss").tolist())
+    return pd.DataFrame({**said, "best": np.arange(len(line)) == said["best"]}, index=line.index)
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument(
-        "--spec", required=True, help="{reference, rates: one a file, endpoints: as of the endpoints job}"
-    )
-    parser.add_argument("--losses", required=True, nargs="+", type=Path, help="losses.parquet of each run, in order")
-    parser.add_argument("--out", required=True, type=Path)
-    arguments = parser.parse_args(argv)
-    settings = spec.load(RateSettings, arguments.spec)
-    losses: dict[tuple[str, str, str], dict[float, list[float]]] = {}
-    tokens: dict[tuple[str, str, str], int] = {}
-    for run, rate, path in zip(settings.endpoints["runs"], settings.rates, arguments.losses, strict=True):
-        one = spec.load(Settings, {**settings.endpoints, "runs": [run]})
-        last = collect(one, [path]).to_pylist()[-1]
-        key = (last["architecture"], last["scale"], last["sparsity"])
-        losses.setdefault(key, {}).setdefault(rate, []).append(last["loss"])
-        tokens[key] = last["tokens"]
-    rows = [
-        {**row, "tokens": tokens[row["architecture"], row["scale"], row["sparsity"]]}
-        for row in analyse(losses, settings.reference)
-    ]
-    origin = provenance(MODULE, spec.plain(settings), arguments.losses)
-    write_table(table(rows, RATES), arguments.out, origin)
+    job = read_job(MODULE, __doc__, argv, RateSettings, ["losses*"], ["out"])
+    settings = job.settings
+    if len(settings.rates) != len(settings.endpoints.runs):
+        raise UserError(f"{len(settings.rates)} rates for {len(settings.endpoints.runs)} runs; give one for each run")
+    last = endpoints_of(settings.endpoints, job.paths("losses")).groupby("run_number").tail(1)
+    rates = last.assign(learning_rate=np.array(settings.rates)[last["run_number"].to_numpy(dtype=np.int64)])
+    job.write("out", tables.to_arrow(analyse(rates, settings.reference), RATES))
 
 
 if __name__ == "__main__":

@@ -7,33 +7,32 @@ calibration_residuals.parquet, calibration_means.parquet (by scale, by category 
 wins.parquet (matched pairs in which an architecture beats the reference).
 """
 
-import argparse
-import dataclasses
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from smelt import artifacts, spec
+from smelt import artifacts, tables
 from smelt.artifacts import field
 from smelt.errors import UserError, command
-from smelt.labels import KEYS, Row, key
+from smelt.job import read_job
+from smelt.labels import KEY_FIELDS, KEYS
 from smelt.scaling.calibration import means, sigmoid, wins
 from smelt.scaling.calibration.scores import read_scores
 from smelt.scaling.calibration.series import Calibrated, Series, Settings
-from smelt.scaling.endpoints.table import ENDPOINTS, check_endpoints, column
+from smelt.scaling.endpoints.table import check_endpoints
+from smelt.statistics import centred
 
-_PLACE = [
+_NAMES = [
     field("metric", pa.string(), "core, completion, mmlu or any other name"),
     field("task", pa.string(), "task of the metric; empty for the metric itself"),
 ]
 _CATEGORY = field("category", pa.string(), "category of the task; empty where it has none")
 CALIBRATION = pa.schema(
     [
-        *_PLACE,
+        *_NAMES,
         field("reference", pa.string(), "execution plan whose endpoints were fitted"),
         field("base", pa.float64(), "b of Eq. 6, in units of the score"),
         field("amplitude", pa.float64(), "a of Eq. 6, in units of the score"),
@@ -56,8 +55,8 @@ CALIBRATION = pa.schema(
 )
 RESIDUALS = pa.schema(
     [
-        *(ENDPOINTS.field(name) for name in KEYS),
-        *_PLACE,
+        *KEY_FIELDS,
+        *_NAMES,
         _CATEGORY,
         field("loss", pa.float64(), "validation loss, nats"),
         field("score", pa.float64(), "the score as calibrated: centred by chance for the tasks of some metrics"),
@@ -68,41 +67,32 @@ RESIDUALS = pa.schema(
 )
 
 
-def collect(scores: Iterable[Row], endpoints: pa.Table, settings: Settings) -> list[Series]:
-    """The scores by metric and task, in the order of the names, the metric itself before its tasks."""
-    places = {key(row): place for place, row in enumerate(endpoints.select(KEYS).to_pylist())}
-    losses = column(endpoints, "loss")
-    groups: dict[tuple[str, str], list[tuple[int, Row]]] = {}
-    for row in scores:
-        groups.setdefault((row["metric"], row["task"]), []).append((places[key(row)], row))
-    found = []
-    for (metric, task), members in sorted(groups.items()):
-        members.sort(key=lambda member: member[0])
-        about = members[0][1]
-        centred = (
-            bool(task) and metric in settings.centred and about["higher_is_better"] and about["chance"] is not None
-        )
-        values = np.array([row["score"] for _, row in members], dtype=np.float64)
-        rows = np.array([place for place, _ in members])
-        found.append(
-            Series(
-                metric,
-                task,
-                about["category"],
-                about["higher_is_better"],
-                about["chance"],
-                centred,
-                rows,
-                losses[rows],
-                centre(values, about["chance"]) if centred else values,
-            )
-        )
-    return found
+def collect(scores: pd.DataFrame, endpoints: pd.DataFrame, settings: Settings) -> list[Series]:
+    """The scores by metric and task, in the order of the names, the metric itself before its tasks.
+
+    `scores` are as `read_scores` returns them; each series holds its scores in the order of the table of endpoints.
+    """
+    position = endpoints[[*KEYS, "loss"]].assign(row=np.arange(len(endpoints)))
+    scored = scores.merge(position, on=list(KEYS)).sort_values("row", kind="stable")
+    return [_series(part, settings) for _, part in scored.groupby(["metric", "task"], sort=True)]
 
 
-def centre(score: NDArray[np.float64], chance: float) -> NDArray[np.float64]:
-    """Eq. 11: 0 for a random answer, 1 for all right."""
-    return (score - chance) / (1 - chance)
+def _series(scores: pd.DataFrame, settings: Settings) -> Series:
+    first = tables.rows(scores.iloc[:1])[0]
+    metric, task, chance, higher = (first[name] for name in ("metric", "task", "chance", "higher_is_better"))
+    centre = bool(task) and metric in settings.centred and higher and chance is not None
+    values = tables.numbers(scores, "score")
+    return Series(
+        metric,
+        task,
+        first["category"],
+        higher,
+        chance,
+        centre,
+        scores["row"].to_numpy(dtype=np.int64),
+        tables.numbers(scores, "loss"),
+        centred(values, chance) if centre else values,
+    )
 
 
 def curve_row(one: Calibrated, settings: Settings) -> dict[str, Any]:
@@ -122,55 +112,43 @@ def curve_row(one: Calibrated, settings: Settings) -> dict[str, Any]:
     return row
 
 
-def residual_rows(one: Calibrated, endpoints: Sequence[Row]) -> list[dict[str, Any]]:
-    """One row for each endpoint that has the score."""
-    series = one.series
-    return [
-        {
-            **{name: endpoints[place][name] for name in KEYS},
-            "metric": series.metric,
-            "task": series.task,
-            "category": series.category,
-            "loss": float(series.loss[at]),
-            "score": float(series.score[at]),
-            "predicted": None if one.curve is None else float(one.predicted[at]),
-            "residual": None if one.curve is None else float(one.residual[at]),
-            "extrapolated": None if one.curve is None else bool(one.beyond[at]),
-        }
-        for at, place in enumerate(series.rows.tolist())
-    ]
+def residuals(one: Calibrated, endpoints: pd.DataFrame) -> pd.DataFrame:
+    """The rows of RESIDUALS of one series, a row for each endpoint that has the score."""
+    series, fitted = one.series, one.curve is not None
+    return (
+        endpoints[list(KEYS)]
+        .iloc[series.rows]
+        .assign(
+            metric=series.metric,
+            task=series.task,
+            category=series.category,
+            loss=series.loss,
+            score=series.score,
+            predicted=one.predicted if fitted else None,
+            residual=one.residual if fitted else None,
+            extrapolated=one.beyond if fitted else None,
+        )
+    )
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="study, reference, draws and seed, as JSON")
-    parser.add_argument("--endpoints", required=True, type=Path)
-    parser.add_argument("--scores", required=True, type=Path, help="table of scores, .csv or .parquet")
-    for name in ("calibration", "residuals", "means", "wins"):
-        parser.add_argument(f"--{name}", required=True, type=Path, help=f"where to write {name}")
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
-    endpoints = artifacts.read_table(arguments.endpoints)
-    check_endpoints(endpoints, arguments.endpoints)
-    scores = read_scores(arguments.scores, endpoints)
-    if settings.reference not in {row["architecture"] for row in scores}:
-        raise UserError(f"{arguments.scores}: no score of the reference architecture {settings.reference!r}; add them")
-    rows = endpoints.select([*KEYS, "loss"]).to_pylist()
-    architectures = np.array([row["architecture"] for row in rows])
-    calibrated = [
-        Calibrated.of(one, architectures == settings.reference) for one in collect(scores, endpoints, settings)
-    ]
-    tables = {
-        arguments.calibration: (CALIBRATION, [curve_row(one, settings) for one in calibrated]),
-        arguments.residuals: (RESIDUALS, [row for one in calibrated for row in residual_rows(one, rows)]),
-        arguments.means: (means.MEANS, means.mean_rows(calibrated, rows, settings)),
-        arguments.wins: (wins.WINS, wins.win_rows([one.series for one in calibrated], rows, settings)),
-    }
-    inputs = [arguments.endpoints, arguments.scores]
-    origin = artifacts.provenance("smelt.scaling.calibration.calibration", dataclasses.asdict(settings), inputs)
-    for path, (schema, found) in tables.items():
-        artifacts.write_table(artifacts.table(found, schema), path, origin)
-    for row in tables[arguments.calibration][1]:
+    outputs = ["calibration", "residuals", "means", "wins"]
+    job = read_job("smelt.scaling.calibration.calibration", __doc__, argv, Settings, ["endpoints", "scores"], outputs)
+    settings, path = job.settings, job.path("scores")
+    endpoints = tables.read(job.path("endpoints"))
+    check_endpoints(endpoints, job.path("endpoints"))
+    scores = read_scores(path, endpoints)
+    if settings.reference not in set(scores["architecture"]):
+        raise UserError(f"{path}: no score of the reference architecture {settings.reference!r}; add them")
+    reference = (endpoints["architecture"] == settings.reference).to_numpy(dtype=bool)
+    calibrated = [Calibrated.of(series, reference) for series in collect(scores, endpoints, settings)]
+    curves = [curve_row(one, settings) for one in calibrated]
+    job.write("calibration", artifacts.table(curves, CALIBRATION))
+    job.write("residuals", tables.to_arrow(pd.concat([residuals(one, endpoints) for one in calibrated]), RESIDUALS))
+    job.write("means", artifacts.table(means.mean_rows(calibrated, endpoints, settings), means.MEANS))
+    counted = wins.win_rows([one.series for one in calibrated], endpoints, settings)
+    job.write("wins", artifacts.table(counted, wins.WINS))
+    for row in curves:
         fitted = "" if row["r2"] is None else f"R2 {row['r2']:.4f}"
         print(f"{row['metric']} {row['task']}".strip() + ": " + "; ".join(filter(None, (fitted, row["reason"]))))
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from smelt.artifacts import field
-from smelt.labels import Row
 from smelt.scaling.calibration.series import Calibrated, Settings
 from smelt.scaling.fitting.intervals import supported
 from smelt.surfaces.points import Array
@@ -51,20 +51,18 @@ class Residuals:
     notes: tuple[str, ...]
 
 
-def mean_rows(calibrated: Sequence[Calibrated], endpoints: Sequence[Row], settings: Settings) -> list[dict[str, Any]]:
+def mean_rows(calibrated: Sequence[Calibrated], endpoints: pd.DataFrame, settings: Settings) -> list[dict[str, Any]]:
     """All rows of the table, by metric, architecture (the reference first) and group."""
-    cells = [(row["scale"], row["sparsity"]) for row in endpoints]
-    scored = {cells[place] for one in calibrated for place in one.series.rows.tolist()}
-    known = [cell for cell in dict.fromkeys(cells) if cell in scored]
+    cell = endpoints.groupby(["scale", "sparsity"], sort=False, dropna=False).ngroup().to_numpy()
+    known = np.unique(cell[np.concatenate([one.series.rows for one in calibrated])])
     by_cell = cell_weights(len(known), settings)
-    order = {cell: place for place, cell in enumerate(known)}
     # Endpoints without a score are in no series; whichever weight they get here is not used.
-    weights = by_cell[:, [order.get(cell, 0) for cell in cells]]
+    weights = by_cell[:, np.where(np.isin(cell, known), np.searchsorted(known, cell), 0)]
     rows = []
     for metric in dict.fromkeys(one.series.metric for one in calibrated):
-        found = list(_metric_rows([one for one in calibrated if one.series.metric == metric], endpoints, weights))
-        names = sorted({row["architecture"] for row in found}, key=lambda name: (name != settings.reference, name))
-        rows += [row for name in names for row in found if row["architecture"] == name]
+        means = list(_metric_rows([one for one in calibrated if one.series.metric == metric], endpoints, weights))
+        names = sorted({row["architecture"] for row in means}, key=lambda name: (name != settings.reference, name))
+        rows += [row for name in names for row in means if row["architecture"] == name]
     return rows
 
 
@@ -77,41 +75,39 @@ def cell_weights(cells: int, settings: Settings) -> Array:
     return np.array([np.bincount(pick, minlength=cells) for pick in picks], dtype=np.float64)
 
 
-def _metric_rows(members: Sequence[Calibrated], endpoints: Sequence[Row], weights: Array) -> Iterator[dict[str, Any]]:
+def _metric_rows(members: Sequence[Calibrated], endpoints: pd.DataFrame, weights: Array) -> Iterator[dict[str, Any]]:
     """The rows of one metric: its own residuals first, then those of its categories."""
-    own = next(one for one in members if not one.series.task)
-    categories: dict[str, list[Calibrated]] = {}
-    for one in members:
-        if one.series.category:
-            categories.setdefault(one.series.category, []).append(one)
-    yield from _grouped(own.series.metric, None, [own], endpoints, weights)
-    for category in sorted(categories):
-        yield from _grouped(own.series.metric, category, categories[category], endpoints, weights)
+    aggregate = next(one for one in members if not one.series.task)
+    metric = aggregate.series.metric
+    yield from _grouped(metric, None, [aggregate], endpoints, weights)
+    for category in sorted({one.series.category for one in members} - {""}):
+        yield from _grouped(
+            metric, category, [one for one in members if one.series.category == category], endpoints, weights
+        )
 
 
 def _grouped(
-    metric: str, category: str | None, members: Sequence[Calibrated], endpoints: Sequence[Row], weights: Array
+    metric: str, category: str | None, members: Sequence[Calibrated], endpoints: pd.DataFrame, weights: Array
 ) -> Iterator[dict[str, Any]]:
     together = _together(members, weights)
-    rows = members[0].series.rows if together is None else together.rows
-    names = np.array([endpoints[place]["architecture"] for place in rows])
-    scales = np.array([endpoints[place]["scale"] or "" for place in rows])
-    for name in dict.fromkeys(names.tolist()):
-        mine = names == name
-        for scale in (None, *filter(None, dict.fromkeys(scales[mine].tolist()))):
+    used = members[0].series.rows if together is None else together.rows
+    labels = endpoints[["architecture", "scale", "sparsity"]].iloc[used].fillna({"scale": ""})
+    for name in labels["architecture"].unique():
+        of_name = (labels["architecture"] == name).to_numpy(dtype=bool)
+        for scale in (None, *filter(None, labels["scale"][of_name].unique())):
             row: dict[str, Any] = dict.fromkeys(MEANS.names)
             row |= {"metric": metric, "architecture": name, "draws": 0}
             if category is None:
                 row |= {"group": "scale" if scale else "all", "label": scale or "all"}
             else:
                 row |= {"group": "category_scale" if scale else "category", "label": category, "scale": scale}
-            chosen = mine if scale is None else mine & (scales == scale)
-            cells = [(endpoints[place]["scale"], endpoints[place]["sparsity"]) for place in rows[chosen]]
-            row |= {"endpoints": int(chosen.sum()), "cells": len(set(cells))}
+            chosen = of_name if scale is None else of_name & (labels["scale"] == scale).to_numpy(dtype=bool)
+            cells = labels[["scale", "sparsity"]][chosen].drop_duplicates()
+            row |= {"endpoints": int(chosen.sum()), "cells": len(cells)}
             if together is None:
                 row["reason"] = "; ".join(_unfitted(members))
             else:
-                _fill(row, together, chosen, weights[:, rows[chosen]])
+                _fill(row, together, chosen, weights[:, used[chosen]])
             yield row
 
 
@@ -139,23 +135,23 @@ def _together(members: Sequence[Calibrated], weights: Array) -> Residuals | None
     )
 
 
-def _fill(row: dict[str, Any], found: Residuals, chosen: NDArray[np.bool_], weights: Array) -> None:
+def _fill(row: dict[str, Any], residuals: Residuals, chosen: NDArray[np.bool_], weights: Array) -> None:
     """The mean over the chosen endpoints and its interval; `weights` are theirs, (draws, chosen)."""
-    row["residual"] = float(found.point[chosen].mean())
-    notes = list(found.notes)
-    if beyond := int(found.beyond[chosen].sum()):
+    row["residual"] = float(residuals.point[chosen].mean())
+    notes = list(residuals.notes)
+    if beyond := int(residuals.beyond[chosen].sum()):
         note = f"{beyond} of {row['endpoints']} losses lie beyond the reference's, where its curve is extrapolated"
-        notes.append(note + (f" and not determined ({found.unknown})" if found.unknown else ""))
+        notes.append(note + (f" and not determined ({residuals.unknown})" if residuals.unknown else ""))
     if row["cells"] < 2:
         notes.append("no interval: there is one cell, so nothing to resample")
     else:
         total = weights.sum(axis=1)
-        held = total > 0
-        support = supported({"have no curve of the reference": ~found.usable[held]})
-        means = np.einsum("bn,bn->b", weights[held], found.drawn[held][:, chosen]) / total[held]
+        drawn = total > 0
+        support = supported({"have no curve of the reference": ~residuals.usable[drawn]})
+        means = np.einsum("bn,bn->b", weights[drawn], residuals.drawn[drawn][:, chosen]) / total[drawn]
         row["low"], row["high"] = support.interval(means)
         row["draws"] = support.count
         notes += support.notes
-        if support.enough and not held.all():
-            notes.append(f"draws excluded: {100 * (1 - held.mean()):.3g} % of the draws hold no cell of the group")
+        if support.enough and not drawn.all():
+            notes.append(f"draws excluded: {100 * (1 - drawn.mean()):.3g} % of the draws hold no cell of the group")
     row["reason"] = "; ".join(notes) or None

@@ -59,8 +59,8 @@ class Calibrated:
     @classmethod
     def of(cls, series: Series, reference: NDArray[np.bool_]) -> Self:
         """Fit the curve; `reference` says of each endpoint of the study whether it is the reference's."""
-        mine = reference[series.rows]
-        return cls(series, mine, sigmoid.fit(series.loss[mine], series.score[mine], series.sign))
+        fitted = reference[series.rows]
+        return cls(series, fitted, sigmoid.fit(series.loss[fitted], series.score[fitted], series.sign))
 
     @functools.cached_property
     def curve(self) -> sigmoid.Curve | None:
@@ -90,12 +90,12 @@ class Calibrated:
         """
         assert self.fit.theta is not None
         assert self.fit.units is not None
-        mine, units = self.reference, self.fit.units
+        fitted, units = self.reference, self.fit.units
         x = units.x(self.series.loss)
         z = (self.series.score - units.mean) / units.scores
-        enough = _distinct(self.series.loss[mine], weights[:, mine]) >= sigmoid.LEAST
+        enough = _distinct(self.series.loss[fitted], weights[:, fitted]) >= sigmoid.LEAST
         theta, usable = np.tile(self.fit.theta, (len(weights), 1)), enough.copy()
-        theta[enough], usable[enough] = sigmoid.refit(self.fit.theta, x[mine], z[mine], weights[enough][:, mine])
+        theta[enough], usable[enough] = sigmoid.refit(self.fit.theta, x[fitted], z[fitted], weights[enough][:, fitted])
         return self.series.sign * units.scores * sigmoid.residual(theta, x, z), usable
 
 

@@ -1,12 +1,13 @@
-"""Matched pairs in which an architecture's score beats the reference's."""
+"""Win counts: matched pairs in which an architecture's score beats the reference's."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 from smelt.artifacts import field
-from smelt.labels import KEYS, Row
+from smelt.labels import KEYS
 from smelt.scaling.calibration.series import Series, Settings
 
 WINS = pa.schema(
@@ -25,32 +26,26 @@ WINS = pa.schema(
 ROUNDING = 1e-9  # so that 0.35 is 0.10 above 0.25
 
 
-def win_rows(series: Sequence[Series], endpoints: Sequence[Row], settings: Settings) -> list[dict[str, Any]]:
-    """One row for each metric and architecture but the reference."""
+def win_rows(series: Sequence[Series], endpoints: pd.DataFrame, settings: Settings) -> list[dict[str, Any]]:
+    """Win counts: one row of WINS for each metric and architecture but the reference."""
     rows = []
-    for one in (one for one in series if not one.task):
-        scores: dict[str, dict[tuple[Any, ...], float]] = {}
-        for place, score in zip(one.rows.tolist(), one.score.tolist(), strict=True):
-            name, *pair = (endpoints[place][name] for name in KEYS)
-            scores.setdefault(name, {})[tuple(pair)] = score
-        theirs = scores.pop(settings.reference, {})
-        rows += [_row(one, name, scores[name], theirs, settings) for name in sorted(scores)]
+    for metric in (one for one in series if not one.task):
+        scores = endpoints[list(KEYS)].iloc[metric.rows].assign(score=metric.score)
+        reference = scores[scores["architecture"] == settings.reference].drop(columns="architecture")
+        others = scores[scores["architecture"] != settings.reference]
+        for name, target in others.groupby("architecture", sort=True):
+            pairs = target.merge(reference, on=list(KEYS[1:]), suffixes=("", "_reference"))
+            lone = len(target) + len(reference) - 2 * len(pairs)
+            rows.append(_row(metric, str(name), pairs, lone, settings))
     return rows
 
 
-def _row(
-    series: Series,
-    name: str,
-    mine: dict[tuple[Any, ...], float],
-    theirs: dict[tuple[Any, ...], float],
-    settings: Settings,
-) -> dict[str, Any]:
+def _row(series: Series, name: str, pairs: pd.DataFrame, lone: int, settings: Settings) -> dict[str, Any]:
+    """The row of one architecture; `pairs` have a score and a score_reference, `lone` scores have no partner."""
     row: dict[str, Any] = dict.fromkeys(WINS.names)
     row |= {"metric": series.metric, "architecture": name, "reference": settings.reference, "rule": "all pairs"}
-    pairs = [pair for pair in mine if pair in theirs]
-    if not pairs:
+    if pairs.empty:
         return row | {"pairs": 0, "reason": f"no endpoint of {settings.reference} has a score in the same place"}
-    lone = len(mine) + len(theirs) - 2 * len(pairs)
     notes = [f"{lone} scores without a partner"] if lone else []
     counted = pairs
     if series.metric in settings.margin_metrics:
@@ -58,9 +53,8 @@ def _row(
         if series.chance is None:
             return row | {"reason": f"no chance level of {series.metric}; give it in the column chance"}
         row["rule"] += f" ({series.chance:g})"
-        counted = [pair for pair in pairs if theirs[pair] - series.chance >= settings.margin - ROUNDING]
+        counted = pairs[pairs["score_reference"] - series.chance >= settings.margin - ROUNDING]
         notes += [f"{len(pairs) - len(counted)} of {len(pairs)} pairs left out"] if len(counted) < len(pairs) else []
-    better = [-series.sign * (mine[pair] - theirs[pair]) for pair in counted]
-    row |= {"pairs": len(counted), "wins": sum(gap > 0 for gap in better), "ties": sum(gap == 0 for gap in better)}
-    row |= {"losses": sum(gap < 0 for gap in better), "reason": "; ".join(notes) or None}
-    return row
+    better = -series.sign * (counted["score"] - counted["score_reference"])
+    counts = {"wins": int((better > 0).sum()), "ties": int((better == 0).sum()), "losses": int((better < 0).sum())}
+    return row | {"pairs": len(counted), **counts, "reason": "; ".join(notes) or None}

@@ -6,30 +6,30 @@ same by the documents' own number of tokens; all pieces of a document count unde
 must cover the same sources and lengths, which is checked.
 """
 
-import argparse
-import dataclasses
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from smelt import artifacts, spec
+from smelt import tables
 from smelt.artifacts import field
 from smelt.errors import UserError, command
-from smelt.labels import KEYS
-from smelt.scaling.endpoints.collect import Run, Settings
-from smelt.scaling.endpoints.table import ENDPOINTS, column
+from smelt.job import read_job
+from smelt.labels import KEY_FIELDS, RUN_KEYS
+from smelt.scaling.endpoints.collect import Settings
+from smelt.scaling.endpoints.losses import means_by, read_losses
 
 BOUNDS = (32, 64, 128, 256, 512, 1024, 2048, 4096)  # of the buckets of length, the last token included
-COLUMNS = ("branch_step", "document", "source", "category", "tokens", "document_tokens", "loss")
+ENDPOINT = ["run_number", "branch_step"]
+Check = Callable[[str, pd.DataFrame, str, pd.DataFrame], None]
 
 SOURCE_LOSSES = pa.schema(
     [
-        *(ENDPOINTS.field(name) for name in KEYS),
+        *KEY_FIELDS,
         field("source", pa.string(), "source of the documents"),
         field("category", pa.string(), "category of the source"),
         field("tokens", pa.int64(), "targets of the source"),
@@ -38,7 +38,7 @@ SOURCE_LOSSES = pa.schema(
 )
 LENGTH_LOSSES = pa.schema(
     [
-        *(ENDPOINTS.field(name) for name in KEYS),
+        *KEY_FIELDS,
         field("bucket", pa.int32(), "most tokens of a document in the bucket; missing: longer than all buckets"),
         field("tokens", pa.int64(), "targets of the bucket"),
         field("documents", pa.int32(), "documents of the bucket"),
@@ -47,69 +47,39 @@ LENGTH_LOSSES = pa.schema(
 )
 
 
-class Endpoint(NamedTuple):
-    """The losses of one endpoint, and where they stand."""
-
-    place: str
-    key: dict[str, Any]
-    losses: pa.Table
-
-
 def split(settings: Settings, paths: Sequence[Path]) -> tuple[pa.Table, pa.Table]:
-    """The tables of losses by source and by length, ordered as the runs are, branches by their step.
+    """The tables of losses by source (SOURCE_LOSSES) and by length (LENGTH_LOSSES), as the runs and steps are ordered.
 
-    Raises UserError where files and runs differ in number, a loss cannot be used, a source stands in two
+    Raises UserError where a file holds another run than the spec says, a loss cannot be used, a source has two
     categories, or the endpoints cover different sources, categories or lengths.
     """
-    if len(settings.runs) != len(paths):
-        raise UserError(f"{len(settings.runs)} runs in the spec but {len(paths)} files of losses; give one for each")
-    by_source: list[dict[str, Any]] = []
-    by_length: list[dict[str, Any]] = []
-    first: tuple[str, list[dict[str, Any]], list[dict[str, Any]]] | None = None
-    for run, path in zip(settings.runs, paths, strict=True):
-        for endpoint in _endpoints(spec.load(Run, dict(run)), path):
-            sources, lengths = _by_source(endpoint), _by_length(endpoint)
-            first = first or (endpoint.place, sources, lengths)
-            _same_sources(first[0], first[1], endpoint.place, sources)
-            _same_lengths(first[0], first[2], endpoint.place, lengths)
-            by_source += [endpoint.key | row for row in sources]
-            by_length += [endpoint.key | row for row in lengths]
-    return artifacts.table(by_source, SOURCE_LOSSES), artifacts.table(by_length, LENGTH_LOSSES)
+    losses = read_losses([run.run for run in settings.runs], paths)
+    names = {
+        endpoint: f"{paths[endpoint[0]]}, branch at step {endpoint[1]}"
+        for endpoint in losses[ENDPOINT].drop_duplicates().sort_values(ENDPOINT).itertuples(index=False, name=None)
+    }
+    sources, lengths = by_source(losses, names), by_length(losses)
+    _check_alike(sources, names, _check_sources)
+    _check_alike(lengths, names, _check_lengths)
+    runs = pd.DataFrame([{name: getattr(run, name) for name in RUN_KEYS} for run in settings.runs])
+    keys = runs.assign(run_number=range(len(runs)))
+    by_key = [part.merge(keys, on="run_number").drop(columns="run_number") for part in (sources, lengths)]
+    return tables.to_arrow(by_key[0], SOURCE_LOSSES), tables.to_arrow(by_key[1], LENGTH_LOSSES)
 
 
-def _endpoints(run: Run, path: Path) -> Iterator[Endpoint]:
-    data = artifacts.read_table(path, COLUMNS)
-    if data.num_rows == 0:
-        raise UserError(f"{path}: no losses; evaluate run {run.run} again")
-    for name, least in (("loss", 0.0), ("tokens", 1.0), ("document_tokens", 1.0)):
-        values = column(data, name)
-        wrong = np.flatnonzero(~(np.isfinite(values) & (values >= least)))
-        if wrong.size:
-            place, found = f"row {wrong[0] + 1}, column {name}", values[wrong[0]]
-            raise UserError(f"{path}: {place}: {found}; expected a finite number of at least {least:g}")
-    steps = column(data, "branch_step").astype(int)
-    about = {name: getattr(run, name) for name in KEYS[:-1]}
-    for step in np.unique(steps).tolist():
-        yield Endpoint(
-            f"{path}, branch at step {step}", {**about, "branch_step": step}, data.filter(pa.array(steps == step))
+def by_source(losses: pd.DataFrame, names: dict[Any, str]) -> pd.DataFrame:
+    """Tokens and loss of each endpoint and source; `names` are the endpoints for a message."""
+    labels = losses[[*ENDPOINT, "source", "category"]].drop_duplicates().sort_values([*ENDPOINT, "source", "category"])
+    twice = labels[labels.duplicated([*ENDPOINT, "source"], keep=False)]
+    if len(twice):
+        number, step, source = twice[[*ENDPOINT, "source"]].iloc[0]
+        categories = " and ".join(
+            twice[(twice[ENDPOINT] == [number, step]).all(axis=1) & (twice["source"] == source)]["category"]
         )
-
-
-def _by_source(endpoint: Endpoint) -> list[dict[str, Any]]:
-    labels = sorted(set(zip(*(endpoint.losses[name].to_pylist() for name in ("source", "category")), strict=True)))
-    categories = dict(labels)
-    if len(categories) < len(labels):
-        names = [source for source, _ in labels]
-        twice = next(name for name, after in itertools.pairwise(names) if name == after)
-        found = " and ".join(category for source, category in labels if source == twice)
-        raise UserError(f"{endpoint.place}: source {twice!r} stands in the categories {found}; it can have only one")
-    _, which = np.unique(np.array(endpoint.losses["source"].to_pylist()), return_inverse=True)
-    tokens = np.bincount(which, weights=column(endpoint.losses, "tokens"))
-    losses = np.bincount(which, weights=column(endpoint.losses, "loss"))
-    return [
-        {"source": source, "category": category, "tokens": int(count), "loss": float(total / count)}
-        for (source, category), count, total in zip(labels, tokens, losses, strict=True)
-    ]
+        raise UserError(
+            f"{names[number, step]}: source {source!r} stands in the categories {categories}; it can have only one"
+        )
+    return means_by(losses, [*ENDPOINT, "source"]).merge(labels, on=[*ENDPOINT, "source"])
 
 
 def buckets(tokens: NDArray[Any]) -> NDArray[np.int64]:
@@ -117,58 +87,58 @@ def buckets(tokens: NDArray[Any]) -> NDArray[np.int64]:
     return np.asarray(np.searchsorted(np.array(BOUNDS), tokens, side="left"), dtype=np.int64)
 
 
-def _by_length(endpoint: Endpoint) -> list[dict[str, Any]]:
-    place = buckets(column(endpoint.losses, "document_tokens"))
-    _, one = np.unique(np.array(endpoint.losses["document"].to_pylist()), return_index=True)
-    size = len(BOUNDS) + 1
-    documents = np.bincount(place[one], minlength=size)
-    tokens = np.bincount(place, weights=column(endpoint.losses, "tokens"), minlength=size)
-    losses = np.bincount(place, weights=column(endpoint.losses, "loss"), minlength=size)
-    return [
-        {
-            "bucket": bound,
-            "tokens": int(tokens[i]),
-            "documents": int(documents[i]),
-            "loss": float(losses[i] / tokens[i]) if tokens[i] else None,
-        }
-        for i, bound in enumerate([*BOUNDS, None])
-    ]
+def by_length(losses: pd.DataFrame) -> pd.DataFrame:
+    """Tokens, documents and loss of each endpoint and bucket, empty buckets too."""
+    pieces = losses.assign(number=buckets(tables.numbers(losses, "document_tokens")))
+    documents = pieces.drop_duplicates([*ENDPOINT, "document"]).groupby([*ENDPOINT, "number"]).size()
+    every = pieces[ENDPOINT].drop_duplicates().sort_values(ENDPOINT).merge(_all_buckets(), how="cross")
+    filled = every.merge(means_by(pieces, [*ENDPOINT, "number"]), how="left", on=[*ENDPOINT, "number"])
+    filled = filled.merge(documents.rename("documents").reset_index(), how="left", on=[*ENDPOINT, "number"])
+    counts = {"tokens": "int64", "documents": "int64"}
+    return filled.fillna(dict.fromkeys(counts, 0)).astype(counts).drop(columns="number")
 
 
-def _same_sources(place: str, sources: list[dict[str, Any]], other: str, others: list[dict[str, Any]]) -> None:
+def _all_buckets() -> pd.DataFrame:
+    return tables.from_arrow(pa.table({"number": range(len(BOUNDS) + 1), "bucket": [*BOUNDS, None]}))
+
+
+def _check_alike(data: pd.DataFrame, names: dict[Any, str], check: Check) -> None:
+    """Call `check(name, rows, other name, other rows)` for the first endpoint and each one."""
+    groups = {endpoint: part.reset_index(drop=True) for endpoint, part in data.groupby(ENDPOINT, sort=True)}
+    first = next(iter(groups))
+    for endpoint, part in groups.items():
+        check(names[first], groups[first], names[endpoint], part)
+
+
+def _check_sources(name: str, sources: pd.DataFrame, other: str, others: pd.DataFrame) -> None:
     """Raise UserError, naming category or source, unless both endpoints cover the same sources to the same extent."""
-    for name in ("category", "source"):
-        mine, theirs = {row[name] for row in sources}, {row[name] for row in others}
-        if mine != theirs:
-            missing = sorted(mine ^ theirs)[0]
-            lacking, having = (other, place) if missing in mine else (place, other)
-            raise UserError(f"{lacking}: no document of {name} {missing!r}, which {having} has; evaluate both again")
-    for row, twin in zip(sources, others, strict=True):
-        if (row["category"], row["tokens"]) != (twin["category"], twin["tokens"]):
-            counts = f"{twin['tokens']} tokens ({twin['category']}) but {row['tokens']} ({row['category']})"
-            raise UserError(f"{other}: source {row['source']!r} has {counts} in {place}; evaluate both again")
+    for label in ("category", "source"):
+        here, there = set(sources[label]), set(others[label])
+        if here != there:
+            missing = sorted(here ^ there)[0]
+            lacking, having = (other, name) if missing in here else (name, other)
+            raise UserError(f"{lacking}: no document of {label} {missing!r}, which {having} has; evaluate both again")
+    different = (sources[["category", "tokens"]] != others[["category", "tokens"]]).any(axis=1)
+    if different.any():
+        row, its = (tables.rows(part[different])[0] for part in (sources, others))
+        counts = f"{its['tokens']} tokens ({its['category']}) but {row['tokens']} ({row['category']})"
+        raise UserError(f"{other}: source {row['source']!r} has {counts} in {name}; evaluate both again")
 
 
-def _same_lengths(place: str, lengths: list[dict[str, Any]], other: str, others: list[dict[str, Any]]) -> None:
-    for row, twin in zip(lengths, others, strict=True):
-        if (row["documents"], row["tokens"]) != (twin["documents"], twin["tokens"]):
-            named = f"up to {row['bucket']} tokens" if row["bucket"] else f"above {BOUNDS[-1]} tokens"
-            counts = f"{twin['documents']} ({twin['tokens']} targets) but {row['documents']} ({row['tokens']})"
-            raise UserError(f"{other}: documents of {named}: {counts} in {place}; evaluate both again")
+def _check_lengths(name: str, lengths: pd.DataFrame, other: str, others: pd.DataFrame) -> None:
+    different = (lengths[["documents", "tokens"]] != others[["documents", "tokens"]]).any(axis=1)
+    if different.any():
+        row, its = (tables.rows(part[different])[0] for part in (lengths, others))
+        label = f"above {BOUNDS[-1]} tokens" if row["bucket"] is None else f"up to {row['bucket']} tokens"
+        counts = f"{its['documents']} ({its['tokens']} targets) but {row['documents']} ({row['tokens']})"
+        raise UserError(f"{other}: documents of {label}: {counts} in {name}; evaluate both again")
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="the runs, as for the table of endpoints, as JSON")
-    parser.add_argument("--losses", required=True, nargs="+", type=Path, help="losses.parquet of each run, in order")
-    parser.add_argument("--sources", required=True, type=Path, help="where to write the losses by source")
-    parser.add_argument("--lengths", required=True, type=Path, help="where to write the losses by length")
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
-    tables = split(settings, arguments.losses)
-    origin = artifacts.provenance("smelt.scaling.endpoints.breakdown", dataclasses.asdict(settings), arguments.losses)
-    for data, path in zip(tables, (arguments.sources, arguments.lengths), strict=True):
-        artifacts.write_table(data, path, origin)
+    job = read_job("smelt.scaling.endpoints.breakdown", __doc__, argv, Settings, ["losses*"], ["sources", "lengths"])
+    sources, lengths = split(job.settings, job.paths("losses"))
+    job.write("sources", sources)
+    job.write("lengths", lengths)
 
 
 if __name__ == "__main__":

@@ -6,26 +6,26 @@ plain token-weighted mean stands beside it. Losses of different endpoints can be
 them cover the same text, which is checked.
 """
 
-import argparse
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 import pyarrow as pa
 
-from smelt import artifacts, spec
+from smelt import tables
 from smelt.errors import UserError, command
-from smelt.scaling.endpoints.table import ENDPOINTS, check_endpoints, column
+from smelt.job import read_job
+from smelt.scaling.endpoints.losses import means_by, read_losses
+from smelt.scaling.endpoints.table import ENDPOINTS, check_endpoints
 
-COLUMNS = ("branch", "branch_step", "document", "piece", "source", "tokens", "loss")
-Coverage = list[tuple[Any, ...]]
+COVERED = ["source", "document", "piece", "tokens"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What the ledger and the study say of a run; `branch_steps`, where given, are checked."""
+    """A trained run: its id, its endpoint key and what the budgets count; `branch_steps`, if any, are checked."""
 
     run: str
     architecture: str
@@ -50,118 +50,89 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """All runs, in the order of the files with their losses."""
+    """All runs, in the order of the files of losses."""
 
     context: int
     s_convention: str
-    runs: tuple[Mapping[str, Any], ...]
+    runs: tuple[Run, ...]
 
 
 def collect(settings: Settings, paths: Sequence[Path]) -> pa.Table:
-    """The table of endpoints, ordered as the runs are, branches by their step."""
-    runs = [spec.load(Run, dict(run)) for run in settings.runs]
-    if len(runs) != len(paths):
-        raise UserError(f"{len(runs)} runs in the spec but {len(paths)} files of losses; give one for each run")
+    """The table of endpoints (ENDPOINTS), ordered as the runs are, branches by their step.
+
+    `paths` are the files of losses, one for each run in the order of the runs. Raises UserError where a file holds
+    another run, other branches than the run has, or other text than the other files.
+    """
+    return tables.to_arrow(endpoints_of(settings, paths).drop(columns="run_number"), ENDPOINTS)
+
+
+def endpoints_of(settings: Settings, paths: Sequence[Path]) -> pd.DataFrame:
+    """The endpoints as `collect` gives them, with `run_number`, the position of each one's run in the settings."""
+    losses = read_losses([run.run for run in settings.runs], paths)
     rows: list[dict[str, Any]] = []
-    first: tuple[str, Coverage] | None = None
-    for run, path in zip(runs, paths, strict=True):
-        data = artifacts.read_table(path, COLUMNS)
-        _check_losses(data, path)
-        for step, losses in _branches(data, run, path):
-            covered = _coverage(losses)
-            place = f"{path}, branch at step {step}"
-            first = first or (place, covered)
-            _same_text(first, (place, covered))
-            rows.append(_row(run, step, losses, settings.context))
-    return artifacts.table(rows, ENDPOINTS)
+    first: tuple[str, pd.DataFrame] | None = None
+    for number, (run, path) in enumerate(zip(settings.runs, paths, strict=True)):
+        of_run = losses[losses["run_number"] == number]
+        _check_branches(of_run, run, path)
+        for step in sorted(of_run["branch_step"].unique().tolist()):
+            branch = of_run[of_run["branch_step"] == step]
+            name = f"{path}, branch at step {step}"
+            covered = branch[COVERED].sort_values(COVERED, ignore_index=True)
+            first = first or (name, covered)
+            _check_text(*first, name, covered)
+            rows.append(_row(run, step, branch, settings.context) | {"run_number": number})
+    return tables.from_rows(rows, ENDPOINTS.append(pa.field("run_number", pa.int64())))
 
 
-def _check_losses(data: pa.Table, path: Path) -> None:
-    for name, least in (("loss", 0.0), ("tokens", 1.0)):
-        values = column(data, name)
-        wrong = np.flatnonzero(~(np.isfinite(values) & (values >= least)))
-        if wrong.size:
-            place, found = f"row {wrong[0] + 1}, column {name}", values[wrong[0]]
-            raise UserError(f"{path}: {place}: {found}; expected a finite number of at least {least:g}")
-
-
-def _branches(data: pa.Table, run: Run, path: Path) -> list[tuple[int, pa.Table]]:
-    """(branch step, losses) of each branch, checked to be 1..n with one step each."""
-    branch = column(data, "branch").astype(int)
-    steps = column(data, "branch_step").astype(int)
-    pairs = sorted(set(zip(branch.tolist(), steps.tolist(), strict=True)))
+def _check_branches(losses: pd.DataFrame, run: Run, path: Path) -> None:
+    """Raise UserError unless the branches are 1..n with one step each, those of the run where it names them."""
+    pairs = losses[["branch", "branch_step"]].drop_duplicates().sort_values(["branch", "branch_step"])
+    numbers, steps = pairs["branch"].tolist(), pairs["branch_step"].tolist()
     count = len(run.branch_steps) or len(pairs)
-    if [number for number, _ in pairs] != list(range(1, count + 1)):
-        found = ", ".join(str(number) for number, _ in pairs) or "none"
-        raise UserError(f"{path}: branches {found}; expected 1..{count or 1}, each with one branch_step")
-    expected = list(run.branch_steps) or sorted({step for _, step in pairs})
-    if [step for _, step in pairs] != expected:
-        raise UserError(f"{path}: branch steps {[step for _, step in pairs]}; expected {expected} for run {run.run}")
-    return [(step, data.filter(pa.array(branch == number))) for number, step in pairs]
+    if numbers != list(range(1, count + 1)):
+        listed = ", ".join(map(str, numbers))
+        raise UserError(f"{path}: branches {listed}; expected 1..{count}, each with one branch_step")
+    expected = list(run.branch_steps) or sorted(set(steps))
+    if steps != expected:
+        raise UserError(f"{path}: branch steps {steps}; expected {expected} for run {run.run}")
 
 
-def _coverage(losses: pa.Table) -> Coverage:
-    names = ("source", "document", "piece", "tokens")
-    return sorted(zip(*(losses[name].to_pylist() for name in names), strict=True))
-
-
-def _same_text(first: tuple[str, Coverage], other: tuple[str, Coverage]) -> None:
+def _check_text(first: str, text: pd.DataFrame, other: str, others: pd.DataFrame) -> None:
     """Raise UserError, naming a document, unless both endpoints cover the same text, once."""
-    if other[1] != first[1]:
-        difference = sorted(set(first[1]) ^ set(other[1]))
+    if not others.equals(text):
+        either = text.drop_duplicates().merge(others.drop_duplicates(), how="outer", on=COVERED, indicator=True)
+        different = either[either["_merge"] != "both"].sort_values(COVERED)
         detail = (
-            "source {}, document {}, piece {} with {} tokens is in one only".format(*difference[0])
-            if difference
+            "source {}, document {}, piece {} with {} tokens is in one only".format(*different[COVERED].iloc[0])
+            if len(different)
             else "one of them repeats a document"
         )
-        raise UserError(f"{other[0]}: covers other text than {first[0]}: {detail}; evaluate both again")
-    repeated = next((a for a, b in zip(other[1], other[1][1:], strict=False) if a[:3] == b[:3]), None)
-    if repeated is not None:
-        raise UserError(f"{other[0]}: document {repeated[1]}, piece {repeated[2]} stands there twice; evaluate again")
+        raise UserError(f"{other}: covers other text than {first}: {detail}; evaluate both again")
+    repeated = others[others.duplicated(COVERED[:3])]
+    if len(repeated):
+        document, piece = repeated[["document", "piece"]].iloc[0]
+        raise UserError(f"{other}: document {document}, piece {piece} appears twice; evaluate again")
 
 
-def _row(run: Run, step: int, losses: pa.Table, context: int) -> dict[str, Any]:
+def _row(run: Run, step: int, losses: pd.DataFrame, context: int) -> dict[str, Any]:
     tokens = (step + run.decay_steps) * run.batch_contexts * context
-    sums, counts = column(losses, "loss"), column(losses, "tokens")
-    _, source = np.unique(np.array(losses["source"].to_pylist()), return_inverse=True)
-    by_source = np.bincount(source, weights=sums) / np.bincount(source, weights=counts)
-    return {
-        "architecture": run.architecture,
-        "scale": run.scale,
-        "sparsity": run.sparsity,
-        "seed": run.seed,
+    said = {field.name: getattr(run, field.name) for field in dataclasses.fields(run)}
+    return {name: value for name, value in said.items() if name in ENDPOINTS.names} | {
         "branch_step": step,
         "tokens": tokens,
-        "flops_per_token": run.flops_per_token,
         "training_flops": run.flops_per_token * tokens,
-        "S": run.S,
-        "loss": float(by_source.mean()),
-        "loss_token_mean": float(sums.sum() / counts.sum()),
+        "loss": float(means_by(losses, ["source"])["loss"].to_numpy().mean()),
+        "loss_token_mean": float(tables.numbers(losses, "loss").sum() / tables.numbers(losses, "tokens").sum()),
         "source": "trained",
-        "params": run.params,
-        "kv_bytes_per_token": run.kv_bytes_per_token,
-        "S_own": run.S_own,
-        "S_baseline": run.S_baseline,
-        "S_nominal": run.S_nominal,
-        "active_params": run.active_params,
-        "looped_params": run.looped_params,
-        "visits": run.visits,
-        "expansion": run.expansion,
     }
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="context, s_convention and the runs, as JSON")
-    parser.add_argument("--losses", required=True, nargs="+", type=Path, help="losses.parquet of each run, in order")
-    parser.add_argument("--out", required=True, type=Path)
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
-    data = collect(settings, arguments.losses)
-    check_endpoints(data, arguments.out)
-    origin = artifacts.provenance("smelt.scaling.endpoints.collect", dataclasses.asdict(settings), arguments.losses)
-    artifacts.write_table(data, arguments.out, origin)
-    print(f"{data.num_rows} endpoints of {len(settings.runs)} runs")
+    job = read_job("smelt.scaling.endpoints.collect", __doc__, argv, Settings, ["losses*"], ["out"])
+    data = collect(job.settings, job.paths("losses"))
+    check_endpoints(tables.from_arrow(data), job.path("out"))
+    job.write("out", data)
+    print(f"{data.num_rows} endpoints of {len(job.settings.runs)} runs")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The columns that endpoints of one's own may have: what they hold, in which units, and what cannot be right."""
+"""The columns that a user's table of endpoints may have: what they hold, in which units, and what cannot be right."""
 
 import math
 import re
@@ -70,19 +70,19 @@ ALIASES = {
 UNITS: dict[str, tuple[float, str, float, str]] = {
     "tokens": (
         1e4,
-        "tokens are counted one by one, and this is surely billions: write {0}e9 ({0}e6 if millions)",
+        "tokens are counted one by one, and this looks like billions: write {0}e9 ({0}e6 if millions)",
         1e18,
         "",
     ),
     "params": (
         1e4,
-        "parameters are counted one by one, and this is surely billions: write {0}e9 ({0}e6 if millions)",
+        "parameters are counted one by one, and this looks like billions: write {0}e9 ({0}e6 if millions)",
         1e16,
         "",
     ),
     "flops_per_token": (
         1e4,
-        "FLOPs are counted one by one, and this is surely billions: write {0}e9 ({0}e6 if millions)",
+        "FLOPs are counted one by one, and this looks like billions: write {0}e9 ({0}e6 if millions)",
         1e16,
         "these are surely the FLOPs of the whole training: divide them by its tokens",
     ),
@@ -98,13 +98,14 @@ def parsed(table: TableFile, losses: bool = True) -> Values:
     Raises UserError, naming row and column, on a value that cannot be right.
     """
     _check_needed(table, losses)
-    labels = [row.get("sparsity") for row in table.rows]
+    rows = range(len(table.data))
+    labels = table.cells("sparsity") if "sparsity" in table.columns else [None for _ in rows]
     values: Values = {}
     for name in table.columns:
         if name in TEXTS:
-            values[name] = [_text(table, index, name) for index in range(len(table.rows))]
+            values[name] = [_text(table, index, name) for index in rows]
         else:
-            values[name] = [_number(table, index, name, labels[index] == CONTROL) for index in range(len(table.rows))]
+            values[name] = [_number(table, index, name, labels[index] == CONTROL) for index in rows]
             _check_units(table, name, values[name])
     return values
 
@@ -124,14 +125,14 @@ def _check_needed(table: TableFile, losses: bool) -> None:
 
 
 def _text(table: TableFile, index: int, name: str) -> str:
-    value = table.rows[index][name]
+    value = table.data[name].iloc[index]
     if value is None or not str(value).strip():
         raise UserError(f"{table.place(index, name)}: empty; expected a name")
     return str(value).strip()
 
 
 def _number(table: TableFile, index: int, name: str, control: bool) -> float | None:
-    value, kind = table.rows[index][name], NUMBERS[name]
+    value, kind = table.data[name].iloc[index], NUMBERS[name]
     nullable = name in NULLABLE and (name != "params" or "flops_per_token" in table.columns)
     if nullable and (value is None or (isinstance(value, float) and math.isnan(value))):
         return None
@@ -167,7 +168,7 @@ def _check_units(table: TableFile, name: str, values: list[float | None]) -> Non
     least, too_small, most, too_large = UNITS[name]
     for index, value in known.items():
         if value < least or (value > most):
-            advice = too_small.format(table.rows[index][name]) if value < least else too_large
+            advice = too_small.format(table.data[name].iloc[index]) if value < least else too_large
             raise UserError(f"{table.place(index, name)}: {value:g}; {advice or 'no training is as large'}")
     low, high = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
     if known[high] > LARGEST_RATIO * known[low]:

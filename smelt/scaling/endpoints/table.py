@@ -3,22 +3,19 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from smelt.artifacts import field, read_table
+from smelt.artifacts import field
 from smelt.errors import UserError
-from smelt.labels import CONTROL
+from smelt.labels import CONTROL, KEY_FIELDS, KEYS, RUN_KEYS
 from smelt.scaling.settings import Settings
-from smelt.surfaces.points import VARIABLES, Array, Points
+from smelt.surfaces.points import VARIABLES, Points
+from smelt.tables import first_rows, numbers, read
 
 ENDPOINTS = pa.schema(
     [
-        field("architecture", pa.string(), "execution plan"),
-        field("scale", pa.string(), "label of the scale"),
-        field("sparsity", pa.string(), "label of the sparsity"),
-        field("seed", pa.int32(), "seed of initialisation and of the order of contexts"),
-        field("branch_step", pa.int32(), "stable step that the decay leaves from"),
+        *KEY_FIELDS,
         field("tokens", pa.int64(), "D: training tokens, the decay included, full contexts"),
         field("flops_per_token", pa.float64(), "F: training FLOPs per token, without embedding and LM head"),
         field("training_flops", pa.float64(), "C = F D"),
@@ -39,35 +36,30 @@ ENDPOINTS = pa.schema(
 )
 
 
-def check_endpoints(data: pa.Table, path: str | Path) -> None:
-    """Raise UserError, naming row and column, where an endpoint cannot enter a fit."""
-    if data.num_rows == 0:
+def check_endpoints(data: pd.DataFrame, path: str | Path) -> None:
+    """Raise UserError, naming the row and column of the file `path`, where an endpoint cannot enter a fit."""
+    if data.empty:
         raise UserError(f"{path}: no endpoint; the study trains no run")
     for name in ("loss", "flops_per_token", "tokens"):
-        values = column(data, name)
+        values = numbers(data, name)
         wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
         if wrong.size:
-            place, found = f"row {wrong[0] + 1}, column {name}", values[wrong[0]]
-            raise UserError(f"{path}: {place}: {found}; expected a positive number")
-    sparsities, labels = column(data, "S"), data["sparsity"].to_pylist()
-    for row, (value, label) in enumerate(zip(sparsities, labels, strict=True), start=1):
-        # Eq. 1 with the baseline's control puts a looped control slightly below zero.
-        if not (value < 1 and (value >= 0 or label == CONTROL)):
-            raise UserError(f"{path}: row {row}, column S: {value}; expected a sparsity in [0, 1)")
-    keys = ["architecture", "scale", "sparsity", "seed", "branch_step", "source"]
-    seen: dict[tuple[object, ...], int] = {}
-    for row, key in enumerate(zip(*(data[name].to_pylist() for name in keys), strict=True), start=1):
-        if key in seen:
-            raise UserError(
-                f"{path}: row {row} repeats row {seen[key]} (architecture, scale, sparsity, seed, branch_step = "
-                f"{', '.join(map(str, key[:5]))}); each endpoint may stand there once"
-            )
-        seen[key] = row
-
-
-def column(data: pa.Table, name: str) -> Array:
-    """A numeric column as float64, missing values as NaN."""
-    return np.array([np.nan if value is None else value for value in data[name].to_pylist()], dtype=np.float64)
+            row = wrong[0]
+            raise UserError(f"{path}: row {row + 1}, column {name}: {values[row]}; expected a positive number")
+    sparsity = numbers(data, "S")
+    # Eq. 1 with the baseline's control puts a looped control slightly below zero.
+    wrong = np.flatnonzero(~((sparsity < 1) & ((sparsity >= 0) | (data["sparsity"] == CONTROL).to_numpy(dtype=bool))))
+    if wrong.size:
+        raise UserError(f"{path}: row {wrong[0] + 1}, column S: {sparsity[wrong[0]]}; expected a sparsity in [0, 1)")
+    names = [*KEYS, "source"]
+    first = first_rows(data, names)
+    repeated = np.flatnonzero(first != np.arange(len(data)))
+    if repeated.size:
+        row = repeated[0]
+        raise UserError(
+            f"{path}: row {row + 1} repeats row {first[row] + 1} ({', '.join(KEYS)} = "
+            f"{', '.join(str(data[name].iloc[row]) for name in KEYS)}); each endpoint may appear once"
+        )
 
 
 def read_points(path: str | Path, settings: Settings, s_column: str = "S") -> dict[str, Points]:
@@ -77,52 +69,43 @@ def read_points(path: str | Path, settings: Settings, s_column: str = "S") -> di
     and the earliest `skip_branches` branches of each run. `s_column` is the column that S is taken from; where
     it lacks a value for a point of an architecture, that architecture has no variable "active".
     """
-    return select_points(read_table(path), path, settings, s_column)
+    return select_points(read(path), path, settings, s_column)
 
 
-def select_points(data: pa.Table, path: str | Path, settings: Settings, s_column: str = "S") -> dict[str, Points]:
+def select_points(data: pd.DataFrame, path: str | Path, settings: Settings, s_column: str = "S") -> dict[str, Points]:
     """`read_points` on a table that has been read from `path`."""
     check_endpoints(data, path)
-    labels = data["sparsity"].to_pylist()
-    wanted = settings.fit_sparsities or tuple(sorted(set(labels) - {CONTROL})) or (CONTROL,)
+    labels = sorted(data["sparsity"].unique())
+    wanted = settings.fit_sparsities or tuple(label for label in labels if label != CONTROL) or (CONTROL,)
     for label in wanted:
         if label not in labels:
-            raise UserError(f"scaling.fit_sparsities: {path} has no {label!r} but {sorted(set(labels))}")
+            raise UserError(f"scaling.fit_sparsities: {path} has no {label!r} but {labels}")
         if label not in settings.sparsity_values:
             raise UserError(f"scaling: the sparsity {label!r} has no value; give it under scaling.sparsities")
-    keep = np.isin(labels, wanted) & (_branch_rank(data) >= settings.skip_branches)
-    if not keep.any():
+    used = data.reset_index(drop=True)
+    used = used[used["sparsity"].isin(wanted) & (branch_ranks(used) >= settings.skip_branches)]
+    if used.empty:
         raise UserError(f"{path}: no endpoint is left to fit; lower scaling.skip_branches or extend fit_sparsities")
-    names = np.array(data["architecture"].to_pylist())
-    if settings.reference not in names[keep]:
+    names = sorted(used["architecture"].unique(), key=lambda name: (name != settings.reference, name))
+    if settings.reference not in names:
         raise UserError(f"{path}: no endpoint of the reference architecture {settings.reference!r}")
-    others = sorted(set(names[keep].tolist()) - {settings.reference})
-    return {
-        name: _points(data, np.flatnonzero(keep & (names == name)), name, s_column)
-        for name in [settings.reference, *others]
-    }
+    return {name: _points(used[used["architecture"] == name], name, s_column) for name in names}
 
 
-def _branch_rank(data: pa.Table) -> NDArray[np.int64]:
-    """0 for the earliest branch of a run, 1 for the next, and so on."""
-    runs = list(zip(*(data[name].to_pylist() for name in ("architecture", "scale", "sparsity", "seed")), strict=True))
-    steps: dict[tuple[object, ...], set[int]] = {}
-    for run, step in zip(runs, data["branch_step"].to_pylist(), strict=True):
-        steps.setdefault(run, set()).add(step)
-    order = {run: sorted(values) for run, values in steps.items()}
-    return np.array([order[run].index(step) for run, step in zip(runs, data["branch_step"].to_pylist(), strict=True)])
+def branch_ranks(data: pd.DataFrame) -> pd.Series:
+    """Position of each endpoint's branch step among those of its run: 0 for the earliest, 1 for the next."""
+    return data.groupby(list(RUN_KEYS), dropna=False)["branch_step"].rank(method="dense") - 1
 
 
-def _points(data: pa.Table, rows: NDArray[np.int64], architecture: str, s_column: str) -> Points:
-    chosen = data.take(pa.array(rows))
-    found = {"active": 1 - column(chosen, s_column)}
-    found |= {name: column(chosen, key) for name, key in VARIABLES.items()}
+def _points(data: pd.DataFrame, architecture: str, s_column: str) -> Points:
+    """The points of one architecture; the index of `data` is the position of each row in the table of endpoints."""
+    columns = {"active": 1 - numbers(data, s_column)} | {name: numbers(data, key) for name, key in VARIABLES.items()}
     return Points(
         architecture=architecture,
-        rows=rows,
-        names=np.array(chosen["architecture"].to_pylist()),
-        scale=np.array(chosen["scale"].to_pylist()),
-        sparsity=np.array(chosen["sparsity"].to_pylist()),
-        loss=column(chosen, "loss"),
-        variables={name: values for name, values in found.items() if not np.isnan(values).any()},
+        rows=data.index.to_numpy(dtype=np.int64),
+        names=np.array(data["architecture"].tolist()),
+        scale=np.array(data["scale"].tolist()),
+        sparsity=np.array(data["sparsity"].tolist()),
+        loss=numbers(data, "loss"),
+        variables={name: values for name, values in columns.items() if not np.isnan(values).any()},
     )

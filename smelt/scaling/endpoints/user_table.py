@@ -1,4 +1,4 @@
-"""Endpoints of one's own, a CSV or Parquet file, to the table of endpoints that the fits read.
+"""A user's table of endpoints, a CSV or Parquet file, to the table of endpoints that the fits read.
 
 Reads the file that a study names under `endpoints` and writes results/NAME/scaling/endpoints.parquet. Every mistake
 in it is one line that names the file, the row and the column. Where it does not say so itself, the sparsities are
@@ -17,7 +17,7 @@ import numpy as np
 from smelt import artifacts, spec
 from smelt.errors import UserError, command
 from smelt.labels import CONTROL
-from smelt.scaling.endpoints import columns as own_columns
+from smelt.scaling.endpoints import columns as user_columns
 from smelt.scaling.endpoints.columns import Values
 from smelt.scaling.endpoints.table import ENDPOINTS
 from smelt.user_files.table import TableFile, check_columns, read_table_file
@@ -47,8 +47,8 @@ class EndpointTable(NamedTuple):
 def read(path: Path, convention: str = "baseline", losses: bool = True) -> EndpointTable:
     """The endpoints of a file, checked. Raises UserError, naming the row and column, on any mistake in it."""
     table = read_table_file(path)
-    check_columns(table, own_columns.COLUMNS, own_columns.ALIASES)
-    values = own_columns.parsed(table, losses)
+    check_columns(table, user_columns.COLUMNS, user_columns.ALIASES)
+    values = user_columns.parsed(table, losses)
     sparsities, stated = _sparsities(table, values, convention)
     labels, points = _labels(table, values, sparsities)
     scales = _scales(table, values, sparsities, labels)
@@ -57,8 +57,8 @@ def read(path: Path, convention: str = "baseline", losses: bool = True) -> Endpo
     if _named(values):
         columns.setdefault("S_nominal", [_percentage(label) for label in labels])
     columns |= {"flops_per_token": flops, "S": sparsities, "scale": scales, "sparsity": labels}
-    columns["source"] = [_source(values, index) for index in range(len(table.rows))]
-    rows = [_row({name: column[index] for name, column in columns.items()}) for index in range(len(table.rows))]
+    columns["source"] = [_source(values, index) for index in range(len(table.data))]
+    rows = [_row({name: column[index] for name, column in columns.items()}) for index in range(len(table.data))]
     _check_rows(table, rows)
     _number_branches(rows)
     return EndpointTable(rows, stated, points)
@@ -91,7 +91,7 @@ def _percentage(label: str) -> float | None:
 
 def _sparsities(table: TableFile, values: Values, convention: str) -> tuple[list[float], str]:
     """S of each row, 0 where the file says nothing of it, and the convention that every gain states."""
-    column, stated = own_columns.sparsity_of(table, convention)
+    column, stated = user_columns.sparsity_of(table, convention)
     said = [_percentage(label) for label in _named(values)]
     if column:
         if None in values[column]:
@@ -105,7 +105,7 @@ def _sparsities(table: TableFile, values: Values, convention: str) -> tuple[list
             f"{table.path}: the column 'S' is missing, and the labels name sparsities; give it, or set "
             "scaling.s_convention: nominal, which takes S from labels such as S85"
         )
-    return [0.0] * len(table.rows), stated
+    return [0.0] * len(table.data), stated
 
 
 def _labels(table: TableFile, values: Values, sparsities: Sequence[float]) -> tuple[list[str], dict[str, float]]:
@@ -170,7 +170,7 @@ def _scales(table: TableFile, values: Values, sparsities: Sequence[float], label
             f"{table.path}: the column 'cell' is missing; with several architectures ({', '.join(names)}) it says "
             "which endpoints belong together: one label for both sides of a comparison, as 100M-S85"
         )
-    return _own_cells(values.get("flops_per_token") or values["params"], sparsities, labels)
+    return _user_cells(values.get("flops_per_token") or values["params"], sparsities, labels)
 
 
 def _check_cells(table: TableFile, cells: Sequence[str], labels: Sequence[str]) -> list[str]:
@@ -189,7 +189,7 @@ def _check_cells(table: TableFile, cells: Sequence[str], labels: Sequence[str]) 
     ]
 
 
-def _own_cells(sizes: Sequence[float], sparsities: Sequence[float], labels: Sequence[str]) -> list[str]:
+def _user_cells(sizes: Sequence[float], sparsities: Sequence[float], labels: Sequence[str]) -> list[str]:
     """A scale for each distinct (F, S): as many digits of F as tell them apart, and S where several share an F."""
     distinct = set(zip(sizes, sparsities, strict=True))
     for digits in range(2, 17):

@@ -16,6 +16,8 @@ from smelt.evaluation.tasks.registry import core_tasks, read_tasks
 from smelt.scaling.calibration.scores import read_scores
 from smelt.scaling.endpoints.table import ENDPOINTS
 from smelt.spec import plain
+from smelt.tables import from_rows
+from smelt.tables import rows as rows_of
 from tests.evaluation.scored_rows import score_row, task
 
 FIXTURE = Path(__file__).parents[3].parent / "shared" / "data" / "evals" / "fixtures" / "dclm_core_scores.json"
@@ -225,7 +227,7 @@ def test_the_calibration_accepts_the_scores(tmp_path):
         | {"architecture": name, "scale": "H64", "sparsity": "S85", "seed": 0, "branch_step": 10 * branch}
         for name, branch in runs
     ]
-    read = read_scores(tmp_path / "scores.parquet", pa.Table.from_pylist(endpoints, schema=ENDPOINTS))
+    read = rows_of(read_scores(tmp_path / "scores.parquet", from_rows(endpoints, ENDPOINTS)))
     assert len(read) == len(written)
     metrics = {(row["metric"], row["higher_is_better"]) for row in read if not row["task"]}
     assert metrics == {

@@ -1,12 +1,24 @@
 """The sweep of the learning rate: the best rate, whether it is bracketed, and both comparisons."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from smelt.errors import UserError
 from smelt.scaling.ablations.learning_rate import analyse, sweep, vertex
 
 CELL = ("H64", "S85")
+
+
+def analysed(losses):
+    """Rows of the analysis of losses by architecture and rate, each loss that of one seed."""
+    endpoints = [
+        {"architecture": name, "scale": CELL[0], "sparsity": CELL[1], "learning_rate": rate, "tokens": 10, "loss": loss}
+        for name, by_rate in losses.items()
+        for rate, values in by_rate.items()
+        for loss in values
+    ]
+    return analyse(pd.DataFrame(endpoints), "baseline").to_dict("records")
 
 
 def rows_of(rows, architecture):
@@ -35,10 +47,10 @@ def test_an_optimum_is_given_only_where_it_is_bracketed(losses, best, bracketed,
 
 def test_differences_under_both_rules():
     losses = {
-        ("baseline", *CELL): {0.01: [3.0], 0.02: [3.2, 3.4], 0.04: [4.0]},
-        ("smelt", *CELL): {0.01: [3.1], 0.02: [2.8, 3.0], 0.04: [3.5]},
+        "baseline": {0.01: [3.0], 0.02: [3.2, 3.4], 0.04: [4.0]},
+        "smelt": {0.01: [3.1], 0.02: [2.8, 3.0], 0.04: [3.5]},
     }
-    rows = analyse(losses, "baseline")
+    rows = analysed(losses)
     looped = rows_of(rows, "smelt")
     assert [row["best"] for row in looped] == [False, True, False]
     assert [row["difference_own_rate"] for row in looped] == pytest.approx([2.9 - 3.0] * 3)
@@ -49,4 +61,11 @@ def test_differences_under_both_rules():
 
 def test_a_cell_without_the_reference_is_refused():
     with pytest.raises(UserError, match="reference baseline was not trained"):
-        analyse({("smelt", *CELL): {0.01: [3.0]}}, "baseline")
+        analysed({"smelt": {0.01: [3.0]}})
+
+
+def test_an_architecture_without_a_run_at_the_shared_rate_has_no_difference_there():
+    rows = analysed({"baseline": {0.01: [3.0], 0.02: [2.0]}, "smelt": {0.01: [2.5]}})
+    (looped,) = rows_of(rows, "smelt")
+    assert looped["difference_own_rate"] == 0.5
+    assert pd.isna(looped["difference_shared_rate"])

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from smelt import tables
 from smelt.errors import UserError
 from smelt.labels import KEYS, SCORES
 from smelt.scaling.calibration import calibration, sigmoid
@@ -380,20 +382,22 @@ def test_csv_and_parquet_say_the_same(tmp_path: Path) -> None:
     endpoints = study(part(2, 2))
     rows = tasks(endpoints)
     rows[0]["items"], rows[0]["standard_error"] = 1000, 0.01
-    table = pq.read_table(write_endpoints(tmp_path / "endpoints.parquet", endpoints))
-    read = [read_scores(write_scores(tmp_path / f"scores.{kind}", rows), table) for kind in ("csv", "parquet")]
+    table = tables.read(write_endpoints(tmp_path / "endpoints.parquet", endpoints))
+    read = [
+        tables.rows(read_scores(write_scores(tmp_path / f"scores.{kind}", rows), table)) for kind in ("csv", "parquet")
+    ]
     assert read[0] == read[1] == rows
 
 
 def test_columns_that_may_be_left_out(tmp_path: Path) -> None:
     endpoints = study(part(2, 2))
-    table = pq.read_table(write_endpoints(tmp_path / "endpoints.parquet", endpoints))
+    table = tables.read(write_endpoints(tmp_path / "endpoints.parquet", endpoints))
     rows = scored(endpoints, "core")
     needed = [
         name for name in SCORES.names if name not in ("seed", "task", "category", "chance", "standard_error", "items")
     ]
     short = [{name: row[name] for name in needed} for row in rows]
-    assert read_scores(write_scores(tmp_path / "scores.csv", short), table) == rows
+    assert tables.rows(read_scores(write_scores(tmp_path / "scores.csv", short), table)) == rows
 
 
 def wrong(**changes: Any) -> Callable[[list[Row]], list[Row]]:
@@ -451,7 +455,7 @@ BAD: dict[str, tuple[Callable[[list[Row]], list[Row]], str]] = {
 def test_a_wrong_table_of_scores(tmp_path: Path, case: str) -> None:
     change, message = BAD[case]
     endpoints = [row for row in study(part(2, 2)) if row["architecture"] == "baseline"]
-    table = pq.read_table(write_endpoints(tmp_path / "endpoints.parquet", endpoints))
+    table = tables.read(write_endpoints(tmp_path / "endpoints.parquet", endpoints))
     path = write_scores(tmp_path / "scores.csv", change(scored(endpoints, "core")))
     with pytest.raises(UserError, match=message) as caught:
         read_scores(path, table)
@@ -460,7 +464,7 @@ def test_a_wrong_table_of_scores(tmp_path: Path, case: str) -> None:
 
 
 def test_files_that_are_no_table(tmp_path: Path) -> None:
-    table = pq.read_table(write_endpoints(tmp_path / "endpoints.parquet", study(part(1, 1))))
+    table = tables.read(write_endpoints(tmp_path / "endpoints.parquet", study(part(1, 1))))
     with pytest.raises(UserError, match=r"scores are a \.csv or \.parquet file"):
         read_scores(tmp_path / "scores.xlsx", table)
     with pytest.raises(UserError, match="no such file"):
@@ -472,7 +476,7 @@ def test_files_that_are_no_table(tmp_path: Path) -> None:
 
 def test_endpoints_that_labels_cannot_tell_apart(tmp_path: Path) -> None:
     endpoints = study(part(1, 1))
-    table = pa.concat_tables([pq.read_table(write_endpoints(tmp_path / "endpoints.parquet", endpoints))] * 2)
+    table = pd.concat([tables.read(write_endpoints(tmp_path / "endpoints.parquet", endpoints))] * 2)
     path = write_scores(tmp_path / "scores.csv", scored(endpoints, "core"))
     with pytest.raises(UserError, match="2 endpoints are architecture baseline"):
         read_scores(path, table)

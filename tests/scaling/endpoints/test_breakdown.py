@@ -45,9 +45,10 @@ TEXTS = [
 NAMES = ("document", "piece", "source", "category", "tokens", "document_tokens", "loss")
 
 
-def write(path: Path, texts: Any = TEXTS, steps: Any = (10, 20), shift: float = 0.0) -> Path:
+def write(path: Path, texts: Any = TEXTS, steps: Any = (10, 20), shift: float = 0.0, run: str = "r0") -> Path:
     rows = [
-        dict(zip(NAMES, text, strict=True)) | {"branch": branch, "branch_step": step, "loss": text[-1] + shift * branch}
+        dict(zip(NAMES, text, strict=True))
+        | {"run": run, "branch": branch, "branch_step": step, "loss": text[-1] + shift * branch}
         for branch, step in enumerate(steps, start=1)
         for text in texts
     ]
@@ -70,7 +71,7 @@ def run(folder: Path, paths: list[Path]) -> tuple[list[dict[str, Any]], list[dic
 
 
 def test_means_by_source_and_their_mean_is_the_endpoints_loss(tmp_path: Path) -> None:
-    paths = [write(tmp_path / "0" / "losses.parquet"), write(tmp_path / "1" / "losses.parquet", shift=0.37)]
+    paths = [write(tmp_path / "0" / "losses.parquet"), write(tmp_path / "1" / "losses.parquet", shift=0.37, run="r1")]
     sources, _ = run(tmp_path, paths)
     assert len(sources) == 2 * 2 * 3
     first = {row["source"]: row for row in sources[:3]}
@@ -135,7 +136,7 @@ def without(source: str) -> list[Any]:
     ],
 )
 def test_what_cannot_be_compared(tmp_path: Path, texts: list[Any], message: str) -> None:
-    paths = [write(tmp_path / "0" / "losses.parquet"), write(tmp_path / "1" / "losses.parquet", texts)]
+    paths = [write(tmp_path / "0" / "losses.parquet"), write(tmp_path / "1" / "losses.parquet", texts, run="r1")]
     with pytest.raises(UserError, match=message) as error:
         run(tmp_path, paths)
     assert "\n" not in str(error.value)

@@ -5,14 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from smelt.artifacts import read_provenance
 from smelt.errors import UserError
-from smelt.scaling.endpoints import collect
+from smelt.scaling.ablations import learning_rate
+from smelt.scaling.endpoints import breakdown, collect
 from smelt.scaling.endpoints.table import ENDPOINTS, check_endpoints, read_points
 from smelt.scaling.settings import Settings
+from smelt.tables import from_rows
 from tests.scaling.published import SPEC, endpoint_rows, write_endpoints, write_losses
 
 COLUMNS: dict[str, list[Any]] = {
@@ -53,7 +56,9 @@ def collected(folder: Path, runs: Sequence[dict[str, Any]], files: Sequence[Path
 
 
 def test_row_of_an_endpoint(tmp_path: Path) -> None:
-    losses = write_losses(tmp_path / "losses.parquet", {10: COLUMNS, 25: COLUMNS | {"loss": [300.0, 140.0, 25.0]}})
+    losses = write_losses(
+        tmp_path / "losses.parquet", "smelt-H64-S95", {10: COLUMNS, 25: COLUMNS | {"loss": [300.0, 140.0, 25.0]}}
+    )
     rows = collected(tmp_path, [run()], [losses])
     assert [row["branch_step"] for row in rows] == [10, 25]
     first = rows[0]
@@ -69,7 +74,7 @@ def test_row_of_an_endpoint(tmp_path: Path) -> None:
 
 
 def test_bytes_are_the_same_and_carry_their_origin(tmp_path: Path) -> None:
-    losses = write_losses(tmp_path / "losses.parquet", {10: COLUMNS})
+    losses = write_losses(tmp_path / "losses.parquet", "smelt-H64-S95", {10: COLUMNS})
     collected(tmp_path, [run()], [losses])
     first = (tmp_path / "endpoints.parquet").read_bytes()
     collected(tmp_path, [run()], [losses])
@@ -91,7 +96,7 @@ def test_bytes_are_the_same_and_carry_their_origin(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_compared(tmp_path: Path, change: dict[str, Any], words: str) -> None:
-    losses = write_losses(tmp_path / "losses.parquet", {10: COLUMNS, 25: COLUMNS | change})
+    losses = write_losses(tmp_path / "losses.parquet", "smelt-H64-S95", {10: COLUMNS, 25: COLUMNS | change})
     with pytest.raises(UserError, match=words):
         collected(tmp_path, [run()], [losses])
     assert not (tmp_path / "endpoints.parquet").exists()
@@ -99,20 +104,66 @@ def test_what_cannot_be_compared(tmp_path: Path, change: dict[str, Any], words: 
 
 def test_a_document_that_stands_there_twice(tmp_path: Path) -> None:
     twice = COLUMNS | {"document": ["d1", "d1", "d3"], "tokens": [100, 100, 10]}
-    with pytest.raises(UserError, match="document d1, piece 0 stands there twice"):
-        collected(tmp_path, [run()], [write_losses(tmp_path / "losses.parquet", {10: twice})])
+    with pytest.raises(UserError, match="document d1, piece 0 appears twice"):
+        collected(tmp_path, [run()], [write_losses(tmp_path / "losses.parquet", "smelt-H64-S95", {10: twice})])
 
 
 def test_other_text_in_another_run(tmp_path: Path) -> None:
-    one = write_losses(tmp_path / "a" / "losses.parquet", {10: COLUMNS})
+    one = write_losses(tmp_path / "a" / "losses.parquet", "smelt-H64-S95", {10: COLUMNS})
     fewer = {key: values[:2] for key, values in COLUMNS.items()}
-    other = write_losses(tmp_path / "b" / "losses.parquet", {10: fewer})
+    other = write_losses(tmp_path / "b" / "losses.parquet", "smelt-H32-S95", {10: fewer})
     with pytest.raises(UserError, match=r"b/losses\.parquet, branch at step 10: covers other text than"):
         collected(tmp_path, [run(), run(run="smelt-H32-S95", scale="H32")], [one, other])
 
 
+def swapped(folder: Path) -> tuple[list[dict[str, Any]], list[Path]]:
+    """Two runs and their files in the wrong order."""
+    runs = [run(run="baseline-H16-S85", architecture="baseline"), run(run="smelt-H16-S85")]
+    files = [write_losses(folder / one["run"] / "losses.parquet", one["run"], {10: COLUMNS}) for one in runs]
+    assert len(collected(folder, runs, files)) == 2
+    return runs, files[::-1]
+
+
+SWAPPED = (
+    r"smelt-H16-S85/losses\.parquet holds run smelt-H16-S85, expected baseline-H16-S85; "
+    r".*baseline-H16-S85/losses\.parquet holds run baseline-H16-S85, expected smelt-H16-S85; give the files"
+)
+
+
+def test_two_files_that_are_swapped_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=SWAPPED):
+        collected(tmp_path, *swapped(tmp_path))
+
+
+def test_swapped_files_are_an_error_of_the_breakdown_and_of_the_learning_rates_too(tmp_path: Path) -> None:
+    runs, files = swapped(tmp_path)
+    endpoints = {"context": 4096, "s_convention": "baseline", "runs": runs}
+    losses = ["--losses", *map(str, files)]
+    outs = ["--sources", str(tmp_path / "sources"), "--lengths", str(tmp_path / "lengths")]
+    with pytest.raises(UserError, match=SWAPPED):
+        breakdown.main(["--spec", json.dumps(endpoints), *losses, *outs])
+    rates = {"reference": "baseline", "rates": [0.01, 0.01], "endpoints": endpoints}
+    with pytest.raises(UserError, match=SWAPPED):
+        learning_rate.main(["--spec", json.dumps(rates), *losses, "--out", str(tmp_path / "rates")])
+
+
+def test_a_file_holds_one_run_and_says_which(tmp_path: Path) -> None:
+    path = write_losses(tmp_path / "losses.parquet", "smelt-H64-S95", {10: COLUMNS, 25: COLUMNS})
+    data = pq.read_table(path)
+    pq.write_table(data.drop_columns("run"), path)
+    with pytest.raises(UserError, match=r"no column 'run'.*; evaluate run smelt-H64-S95 again"):
+        collected(tmp_path, [run()], [path])
+    mixed = pa.array(["smelt-H64-S95"] * 3 + ["smelt-H32-S95"] * 3)
+    pq.write_table(data.set_column(0, "run", mixed), path)
+    with pytest.raises(UserError, match="holds the runs smelt-H64-S95, smelt-H32-S95; expected smelt-H64-S95 alone"):
+        collected(tmp_path, [run()], [path])
+    pq.write_table(data.slice(0, 0), path)
+    with pytest.raises(UserError, match="no losses; evaluate run smelt-H64-S95 again"):
+        collected(tmp_path, [run()], [path])
+
+
 def test_branches_and_runs_are_counted(tmp_path: Path) -> None:
-    losses = write_losses(tmp_path / "losses.parquet", {10: COLUMNS, 25: COLUMNS})
+    losses = write_losses(tmp_path / "losses.parquet", "smelt-H64-S95", {10: COLUMNS, 25: COLUMNS})
     with pytest.raises(UserError, match=r"expected 1\.\.3"):
         collected(tmp_path, [run(branch_steps=[10, 20, 25])], [losses])
     with pytest.raises(UserError, match=r"branch steps \[10, 25\]; expected \[10, 20\]"):
@@ -146,10 +197,8 @@ def test_bad_endpoints(tmp_path: Path, column: str, value: Any, words: str) -> N
 
 
 def test_a_looped_control_may_lie_below_zero() -> None:
-    from smelt.artifacts import table
-
     rows = [row | {"sparsity": "S0", "S": -0.09} for row in endpoint_rows()[:1]]
-    check_endpoints(table(rows, ENDPOINTS), "endpoints.parquet")
+    check_endpoints(from_rows(rows, ENDPOINTS), "endpoints.parquet")
 
 
 def test_no_endpoint(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from smelt.artifacts import read_provenance, table
+from smelt.artifacts import read_provenance
 from smelt.errors import UserError
 from smelt.scaling.endpoints import user_table
 from smelt.scaling.endpoints.table import ENDPOINTS, check_endpoints
+from smelt.tables import from_rows
 from tests.scaling.published import endpoint_rows
 
 NEEDED = ("architecture", "cell", "flops_per_token", "tokens", "S", "loss")
@@ -45,7 +46,7 @@ def test_a_row_holds_what_the_file_says_and_what_follows_from_it(tmp_path: Path)
     given = read(tmp_path, text())
     assert given.s_convention == "given"
     assert given.sparsity_values == {"S85": 0.85, "S95": 0.95, "S97": 0.97}
-    check_endpoints(table(given.rows, ENDPOINTS), "mine.csv")
+    check_endpoints(from_rows(given.rows, ENDPOINTS), "mine.csv")
     for row, source in zip(given.rows, ROWS, strict=True):
         for name in ("architecture", "scale", "sparsity", "seed", "tokens", "flops_per_token", "training_flops", "S"):
             assert row[name] == source[name]
@@ -170,7 +171,7 @@ MISTAKES = [
     (text().replace("tokens", "tokns", 1), "unknown column 'tokns'; did you mean 'tokens'?"),
     (text().replace("flops_per_token", "F", 1), "unknown column 'F'; did you mean 'flops_per_token'?"),
     (text().replace("cell", "zzz", 1), "unknown column 'zzz'; known are architecture, flops_per_token, params"),
-    (text().replace("cell", "loss", 1), "column 'loss' stands there twice"),
+    (text().replace("cell", "loss", 1), "column 'loss' appears twice"),
     (text(ROWS, [*NEEDED, "scale"]), "both columns 'cell' and 'scale'; give one of them"),
     (text().replace(",", ";"), "its columns are separated by semicolons; separate them by commas"),
     # the file
@@ -195,9 +196,9 @@ MISTAKES = [
             ("tokens", -1, "-1; expected a positive number"),
             ("tokens", "20.5B", "'20.5B' is no number; expected a positive number: write 20.5e9"),
             ("tokens", "300 m", "'300 m' is no number; expected a positive number: write 300e6"),
-            ("tokens", 20.5, "20.5; tokens are counted one by one, and this is surely billions: write 20.5e9"),
+            ("tokens", 20.5, "20.5; tokens are counted one by one, and this looks like billions: write 20.5e9"),
             ("flops_per_token", 0, "0; expected a positive number"),
-            ("flops_per_token", 0.63, "0.63; FLOPs are counted one by one, and this is surely billions: write 0.63e9"),
+            ("flops_per_token", 0.63, "0.63; FLOPs are counted one by one, and this looks like billions: write 0.63e9"),
             ("flops_per_token", 1e20, "1e+20; these are surely the FLOPs of the whole training: divide them"),
             ("flops_per_token", 20500, "20500 beside 1.03185e+10 in row 140; one of them is surely in another unit"),
             ("S", 1, "1; expected a sparsity in [0, 1)"),
@@ -229,7 +230,7 @@ def test_a_mistake_names_the_file_the_row_and_the_column(tmp_path: Path, content
     [
         (
             {"params": 1.3},
-            "column params: 1.3; parameters are counted one by one, and this is surely billions: write 1.3e9",
+            "column params: 1.3; parameters are counted one by one, and this looks like billions: write 1.3e9",
         ),
         ({"seed": 0.5}, "column seed: 0.5; expected a whole number of at least 0"),
         ({"branch_step": 3}, "repeats row 2 (the same architecture, cell, branch_step)"),

@@ -47,7 +47,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
                     loss = surface_loss(surface, flops, value, (step + DECAY) * BATCH * CONTEXT)
                     loss += RMSE[name] * random.normal()
                     branches[step] = {"document": ["d"], "source": ["s"], "tokens": [100], "loss": [100 * loss]}
-                files.append(write_losses(folder / f"{run}.parquet", branches))
+                files.append(write_losses(folder / f"{run}.parquet", run, branches))
                 runs.append(
                     {"run": run, "architecture": name, "scale": scale, "sparsity": sparsity, "seed": seed, "S": value}
                     | {"flops_per_token": float(flops), "params": int(flops), "kv_bytes_per_token": 512}
