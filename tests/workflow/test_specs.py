@@ -66,6 +66,6 @@ def test_s0_must_be_the_fully_active_control(tmp_path, entry):
 def test_a_run_is_told_what_decides_its_bits_alone(tmp_path):
     found = variant(tmp_path)
     told = specs.training(found, found.runs["smelt-H16-S85"])
-    assert set(told) == {"context", "model", "training"}
+    assert set(told) == {"run", "context", "model", "training"}
     assert "save_interval" not in told["training"]
     assert "weight_decay" not in told["training"]  # its default

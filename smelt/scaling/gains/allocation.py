@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from smelt.artifacts import field
-from smelt.scaling.gains.comparison import FittedSurface, compute_window, drawn, faults, point, sentence, support
-from smelt.scaling.settings import Settings
+from smelt.scaling.gains.comparison import Frontier, compute_window, sentence
 from smelt.surfaces import frontier
 
 CURVE_POINTS = 81  # of each frontier, from the start of the compute window to ten times its end
@@ -46,38 +45,38 @@ FRONTIER = pa.schema(
 )
 
 
-def allocation_row(side: FittedSurface, budget: float, label: str, settings: Settings) -> dict[str, Any]:
-    """Compute-optimal model and tokens of one architecture at one budget and sparsity."""
+def allocation_row(frontier_: Frontier, budget: float) -> dict[str, Any]:
+    """Compute-optimal model and tokens of one architecture and sparsity at a budget (training FLOPs): Eq. 3."""
+    label = frontier_.label
     row: dict[str, Any] = dict.fromkeys(ALLOCATION.names)
-    row |= {"budget_flops": budget, "sparsity": label, "S": settings.sparsity_values[label], "architecture": side.name}
-    reasons = faults(side, label, settings)
+    row |= {"budget_flops": budget, "sparsity": label, "S": frontier_.settings.sparsity_values[label]}
+    row["architecture"] = frontier_.name
+    reasons = frontier_.invalid_because
     if reasons:
-        row["window"] = compute_window([side], budget)
+        row["window"] = compute_window([frontier_.surface], budget)
     else:
-        here = point(side, label, settings)
-        flops, tokens = frontier.optimum(here, budget)
+        flops, tokens = frontier.optimum(frontier_.fitted, budget)
         row |= {"flops_per_token": float(flops), "tokens": float(tokens), "tpp": float(6 * tokens / flops)}
-        row["window"] = frontier.window(here, frontier.box(side.points), budget)
-        held = support(side, label=label, settings=settings)
+        row["window"] = frontier_.window(budget)
         with np.errstate(all="ignore"):  # of the draws that are not used
-            ratios = frontier.tokens_per_parameter(drawn(side, label, settings), budget)
-        row["tpp_low"], row["tpp_high"] = held.interval(ratios)
-        reasons = held.notes
+            ratios = frontier.tokens_per_parameter(frontier_.drawn, budget)
+        row["tpp_low"], row["tpp_high"] = frontier_.usable.interval(ratios)
+        reasons = frontier_.usable.notes
     row["reason"] = sentence(reasons)
     return row
 
 
-def frontier_rows(side: FittedSurface, label: str, settings: Settings) -> list[dict[str, Any]]:
-    """The frontier of one architecture at one sparsity with its band, as far as it exists."""
-    if faults(side, label, settings):
+def frontier_rows(frontier_: Frontier) -> list[dict[str, Any]]:
+    """The frontier of one architecture at one sparsity with its band, as far as it exists: Eq. 4."""
+    if frontier_.invalid_because:
         return []
-    here, many = point(side, label, settings), drawn(side, label, settings)
-    box, held = frontier.box(side.points), support(side, label=label, settings=settings)
+    start, end = frontier_.box.compute
     rows = []
-    for budget in np.geomspace(box.compute[0], 10 * box.compute[1], CURVE_POINTS).tolist():
+    for budget in np.geomspace(start, 10 * end, CURVE_POINTS).tolist():
         with np.errstate(all="ignore"):
-            low, high = held.interval(frontier.frontier_loss(many, budget))
-        loss, place = float(frontier.frontier_loss(here, budget)), frontier.window(here, box, budget)
-        values = (side.name, label, settings.sparsity_values[label], budget, loss, low, high, place)
+            low, high = frontier_.usable.interval(frontier.frontier_loss(frontier_.drawn, budget))
+        loss = float(frontier.frontier_loss(frontier_.fitted, budget))
+        sparsity = frontier_.settings.sparsity_values[frontier_.label]
+        values = (frontier_.name, frontier_.label, sparsity, budget, loss, low, high, frontier_.window(budget))
         rows.append(dict(zip(FRONTIER.names, values, strict=True)))
     return rows

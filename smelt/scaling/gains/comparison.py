@@ -1,26 +1,26 @@
-"""The surfaces that are compared, one side each, and what is doubtful about them.
+"""Fitted surfaces beside one another: the frontier of one architecture at a sparsity, and two of them compared.
 
-Architectures are compared at a common (C, S), S being the value of the sparsity's label, since each
-architecture's measured S differs a little from cell to cell. What else a surface reads (loops, experts)
-is that of the architecture's own endpoints of the label.
+Architectures are compared at a common (C, S), S being the value of the sparsity's label, since each architecture's
+measured S differs a little from cell to cell. What else a surface reads (loops, experts) is that of the architecture's
+own endpoints of the label. Everything that no budget changes is computed once and then asked often.
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from smelt.artifacts import read_table
+from smelt import tables
 from smelt.errors import UserError
 from smelt.scaling.fitting.draws import read_coefficients, read_draws, values_of
-from smelt.scaling.fitting.intervals import Draws, UsableDraws
-from smelt.scaling.fitting.intervals import support as draws_support
+from smelt.scaling.fitting.intervals import Draws, UsableDraws, support
 from smelt.scaling.fitting.resampling import NARROW
 from smelt.scaling.settings import Settings
 from smelt.surfaces import frontier
 from smelt.surfaces.catalogue import SURFACES, Surface
-from smelt.surfaces.frontier import Slice
+from smelt.surfaces.frontier import Box, Slice
 from smelt.surfaces.points import Array, Points
 
 HELD = " is held at "  # in the fit's reason: that the points cannot determine a coefficient
@@ -42,6 +42,7 @@ class FittedSurface:
 
     @property
     def name(self) -> str:
+        """The architecture."""
         return self.points.architecture
 
     @property
@@ -54,137 +55,241 @@ class FittedSurface:
         """The coefficients on a bound, in a reason."""
         return " and ".join(self.at_bound.split())
 
+    @property
+    def caveats(self) -> list[str]:
+        """What a reader should know of a surface whose numbers still hold."""
+        notes = [note for note in self.reason.split("; ") if HELD in note]
+        named = {} if self.values is None else dict(zip(self.surface.coefficients, self.values.tolist(), strict=True))
+        if named.get("b", 0) < 0:
+            notes.append(f"{self.owner}: the exponent b is negative, so sparsity raises the loss")
+        return notes
 
-def read_sides(
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Frontier:
+    """One architecture at one sparsity: its frontier as fitted, on every draw and without each cell."""
+
+    surface: FittedSurface
+    label: str  # of the sparsity
+    settings: Settings
+
+    @property
+    def name(self) -> str:
+        """The architecture."""
+        return self.surface.name
+
+    @functools.cached_property
+    def invalid_because(self) -> list[str]:
+        """Why no number can be read off the surface at this sparsity; empty where it can."""
+        surface = self.surface
+        if surface.values is None:
+            return [f"{surface.owner}: {surface.reason}"]
+        shaped = any(not set(name.split("|")) & {"flops", "active", "tokens"} for name in surface.surface.variables)
+        if shaped and self.label not in surface.points.sparsity:
+            missing = f"no endpoint at {self.label}, whose loops and experts {surface.surface.name} would read"
+            return [f"{self.name}: {missing}"]
+        reasons = []
+        if surface.at_bound != "none":  # such a coefficient was set by the bound and not by the text
+            reasons.append(f"{surface.owner}: {surface.bounds} on a bound of the fit")
+        for name in ("a", "c"):
+            if not getattr(self.fitted, name) > 0:
+                reasons.append(f"{surface.owner}: the exponent {name} is not positive, so there is no frontier")
+        return reasons
+
+    @functools.cached_property
+    def fitted(self) -> Slice:
+        """The slice of the fitted surface, which there must be."""
+        assert self.surface.values is not None
+        return self._slice(self.surface.values)
+
+    @functools.cached_property
+    def drawn(self) -> Slice:
+        """The slices of the refitted surfaces, one entry for each bootstrap draw."""
+        assert self.surface.draws is not None
+        return self._slice(self.surface.draws.values)
+
+    @functools.cached_property
+    def without(self) -> Slice:
+        """The slices of the surfaces with each cell left out, one entry for each cell."""
+        assert self.surface.without is not None
+        return self._slice(self.surface.without.values)
+
+    @functools.cached_property
+    def box(self) -> Box:
+        """What the architecture was trained on."""
+        return frontier.box(self.surface.points)
+
+    @functools.cached_property
+    def usable(self) -> UsableDraws:
+        """The draws in which there is a frontier."""
+        return usable_draws([self])
+
+    def window(self, budget: float) -> str:
+        """Where the optimum for `budget` (training FLOPs) lies."""
+        return frontier.window(self.fitted, self.box, budget)
+
+    def _slice(self, values: Array) -> Slice:
+        """The slice of one or many surfaces, `values` (..., P), at the sparsity of the label."""
+        points = self.surface.points
+        of_label = points.sparsity == self.label
+        variables = {name: column[of_label] for name, column in points.variables.items()}
+        variables["active"] = np.float64(1 - self.settings.sparsity_values[self.label])
+        with np.errstate(all="ignore"):  # of the draws that are not used
+            return self.surface.surface.section(values, variables)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Comparison:
+    """The frontier of an architecture, the target, beside that of the reference at the same sparsity."""
+
+    target: Frontier
+    reference: Frontier
+
+    @property
+    def label(self) -> str:
+        """Label of the sparsity."""
+        return self.target.label
+
+    @property
+    def settings(self) -> Settings:
+        """Settings of the scaling stage."""
+        return self.target.settings
+
+    @functools.cached_property
+    def invalid_because(self) -> list[str]:
+        """Why the two cannot be compared; empty where they can."""
+        return self.target.invalid_because + self.reference.invalid_because
+
+    @property
+    def endpoints(self) -> int:
+        """Fitted endpoints of both."""
+        return int(self.target.surface.points.rows.size + self.reference.surface.points.rows.size)
+
+    @property
+    def caveats(self) -> list[str]:
+        """What a reader should know of the two surfaces."""
+        return self.target.surface.caveats + self.reference.surface.caveats
+
+    @functools.cached_property
+    def usable(self) -> UsableDraws:
+        """The draws in which both have a frontier."""
+        return usable_draws([self.target, self.reference])
+
+    @functools.cached_property
+    def pairing(self) -> tuple[list[str], list[str]]:
+        """What makes all intervals doubtful, and what a reader should know of how the draws are paired."""
+        return pairing(self.target.surface, self.reference.surface, self.settings)
+
+    def log_multiplier(self, budget: float) -> float:
+        """log C_reference / C_target at the target's `budget`; infinite where the reference never gets there."""
+        return float(frontier.log_multiplier(self.target.fitted, self.reference.fitted, budget))
+
+    def drawn_gains(self, budget: float) -> Array:
+        """The gain in each draw, (draws,), also of those that are not usable."""
+        with np.errstate(all="ignore"):
+            return frontier.gain(self.target.drawn, self.reference.drawn, budget)
+
+    def window(self, budget: float) -> str:
+        """Where a gain lies: it rests on the target's optimum at its budget and the reference's at the one it needs."""
+        needed = np.log(budget) + self.log_multiplier(budget)
+        return frontier.worst(
+            self.target.window(budget),
+            self.reference.window(float(np.exp(min(needed, frontier.LARGEST)))),
+        )
+
+    def compute_window(self, budget: float) -> str:
+        """The window where no optimum is known."""
+        return compute_window([self.target.surface, self.reference.surface], budget)
+
+
+def compare(surfaces: Sequence[FittedSurface], settings: Settings) -> list[Comparison]:
+    """Every architecture beside the reference, the first surface: by architecture, then by sparsity."""
+    names = labels(surfaces, settings)
+    references = {label: Frontier(surfaces[0], label, settings) for label in names}
+    return [
+        Comparison(Frontier(surface, label, settings), references[label]) for surface in surfaces[1:] for label in names
+    ]
+
+
+def usable_draws(frontiers: Sequence[Frontier]) -> UsableDraws:
+    """The draws in which all of these have a frontier."""
+    draws = [one.surface.draws for one in frontiers if one.surface.draws is not None]
+    return support(draws, sections=[one.drawn for one in frontiers])
+
+
+def read_surfaces(
     points: Mapping[str, Points], settings: Settings, coefficients: Path, draws: Path, without: Path
 ) -> list[FittedSurface]:
-    """All architectures, the reference first."""
+    """The fitted surfaces of all architectures, the reference first, from the artifacts of the fit."""
     surface = SURFACES[settings.surface]
-    rows, drawn, left = read_coefficients(coefficients), read_draws(draws, surface), read_draws(without, surface)
+    rows, drawn, left_out = read_coefficients(coefficients), read_draws(draws, surface), read_draws(without, surface)
     cells = cells_left_out(without)
     return [
         FittedSurface(
-            points=one,
+            points=of_architecture,
             surface=surface,
             values=values_of(rows[name], surface),
             at_bound=rows[name]["at_bound"],
             reason=rows[name]["reason"] or "",
             draws=drawn[name],
-            without=left[name],
+            without=left_out[name],
             cells=cells,
         )
-        for name, one in points.items()
+        for name, of_architecture in points.items()
     ]
 
 
 def cells_left_out(path: Path) -> list[Cell]:
     """The cells of the surfaces fitted without one, in the order of each architecture's rows."""
-    data = read_table(path, ["scale", "sparsity"]).to_pylist()
-    return list(dict.fromkeys((row["scale"], row["sparsity"]) for row in data))
-
-
-def section(side: FittedSurface, values: Array, label: str, settings: Settings) -> Slice:
-    """The section of one or many surfaces of `side`, `values` (..., P), at the sparsity of a label."""
-    mine = side.points.sparsity == label
-    shape = {name: column[mine] for name, column in side.points.variables.items()}
-    with np.errstate(all="ignore"):  # of the draws that are not used
-        return side.surface.section(values, shape | {"active": np.float64(1 - settings.sparsity_values[label])})
-
-
-def point(side: FittedSurface, label: str, settings: Settings) -> Slice:
-    """The section of the fitted surface, which must have no fault."""
-    assert side.values is not None
-    return section(side, side.values, label, settings)
-
-
-def drawn(side: FittedSurface, label: str, settings: Settings) -> Slice:
-    """The sections of the refitted surfaces, one entry for each draw."""
-    assert side.draws is not None
-    return section(side, side.draws.values, label, settings)
-
-
-def support(*sides: FittedSurface, label: str, settings: Settings) -> UsableDraws:
-    """The draws in which all of these sides have a frontier."""
-    draws = [side.draws for side in sides if side.draws is not None]
-    return draws_support(draws, sections=[drawn(side, label, settings) for side in sides])
-
-
-def faults(side: FittedSurface, label: str, settings: Settings) -> list[str]:
-    """Why no number can be read off a surface at this sparsity; nothing where it can."""
-    if side.values is None:
-        return [f"{side.owner}: {side.reason}"]
-    shaped = any(not set(name.split("|")) & {"flops", "active", "tokens"} for name in side.surface.variables)
-    if shaped and label not in side.points.sparsity:
-        return [f"{side.name}: no endpoint at {label}, whose loops and experts {side.surface.name} would read"]
-    found = []
-    if side.at_bound != "none":
-        # Such a coefficient was set by the bound and not by the text.
-        found.append(f"{side.owner}: {side.bounds} on a bound of the fit")
-    here = point(side, label, settings)
-    for name in ("a", "c"):
-        if not getattr(here, name) > 0:
-            found.append(f"{side.owner}: the exponent {name} is not positive, so there is no frontier")
-    return found
-
-
-def remarks(side: FittedSurface) -> list[str]:
-    """What a reader should know of a surface whose numbers still hold."""
-    notes = [note for note in side.reason.split("; ") if HELD in note]
-    named = {} if side.values is None else dict(zip(side.surface.coefficients, side.values.tolist(), strict=True))
-    if named.get("b", 0) < 0:
-        notes.append(f"{side.owner}: the exponent b is negative, so sparsity raises the loss")
-    return notes
+    cells = tables.read(path, ["scale", "sparsity"]).drop_duplicates()
+    return list(cells.itertuples(index=False, name=None))
 
 
 def pairing(target: FittedSurface, reference: FittedSurface, settings: Settings) -> tuple[list[str], list[str]]:
     """What makes the intervals of a comparison doubtful, and what a reader should know of them."""
     narrow = [NARROW[settings.resample]] if settings.resample in NARROW else []
-    mine, other = set(target.points.cells), set(reference.points.cells)
-    if not mine & other:
-        return [
-            *narrow,
-            f"{target.name} and {reference.name} have no cell in common, so their draws are not paired",
-        ], []
-    if apart := len(mine ^ other):
-        return narrow, [f"cells that {target.name} and {reference.name} do not share, and that are not paired: {apart}"]
+    cells, reference_cells = set(target.points.cells), set(reference.points.cells)
+    if not cells & reference_cells:
+        unpaired = f"{target.name} and {reference.name} have no cell in common, so their draws are not paired"
+        return [*narrow, unpaired], []
+    if count := len(cells ^ reference_cells):
+        return narrow, [f"cells that {target.name} and {reference.name} do not share, and that are not paired: {count}"]
     return narrow, []
 
 
-def unique(notes: Sequence[str]) -> list[str]:
-    """Each once, in order."""
-    return list(dict.fromkeys(notes))
-
-
 def sentence(notes: Sequence[str]) -> str | None:
-    """The reason of a row, or nothing."""
-    return "; ".join(unique(notes)) or None
+    """The reason of a row, each note once, or nothing."""
+    return "; ".join(dict.fromkeys(notes)) or None
 
 
-def labels(sides: Sequence[FittedSurface], settings: Settings) -> list[str]:
+def labels(surfaces: Sequence[FittedSurface], settings: Settings) -> list[str]:
     """The sparsities of the reference's points, from dense to sparse."""
-    return sorted(set(sides[0].points.sparsity.tolist()), key=settings.sparsity_values.__getitem__)
+    return sorted(set(surfaces[0].points.sparsity.tolist()), key=settings.sparsity_values.__getitem__)
 
 
-def budgets(sides: Sequence[FittedSurface], settings: Settings) -> list[float]:
-    """The study's budgets; by default two inside the compute window that all share and one beyond it."""
+def budgets(surfaces: Sequence[FittedSurface], settings: Settings) -> list[float]:
+    """The study's compute budgets; by default two inside the compute window that all share and one beyond it.
+
+    Raises UserError where the study names none and the windows do not overlap.
+    """
     if settings.compute_budgets:
         return sorted(settings.compute_budgets)
-    low, high = shared_window(sides)
+    low, high = shared_window(surfaces)
     if low > high:
         raise UserError("scaling: the architectures' compute windows do not overlap; give scaling.compute_budgets")
     ratio = high / low
     return [_two_digits(value) for value in (low * ratio ** (1 / 3), low * ratio ** (2 / 3), 10 * high)]
 
 
-def shared_window(sides: Sequence[FittedSurface]) -> tuple[float, float]:
+def shared_window(surfaces: Sequence[FittedSurface]) -> tuple[float, float]:
     """The compute that all were trained at, from its start to its end (which lies lower where there is none)."""
-    boxes = [frontier.box(side.points) for side in sides]
+    boxes = [frontier.box(surface.points) for surface in surfaces]
     return max(box.compute[0] for box in boxes), min(box.compute[1] for box in boxes)
 
 
-def compute_window(sides: Sequence[FittedSurface], budget: float) -> str:
+def compute_window(surfaces: Sequence[FittedSurface], budget: float) -> str:
     """The window where no optimum is known: all that can be said is whether the compute was trained."""
-    low, high = shared_window(sides)
+    low, high = shared_window(surfaces)
     return frontier.EDGE if low <= budget <= high else frontier.EXTRAPOLATED
 
 

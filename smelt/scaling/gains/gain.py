@@ -32,20 +32,16 @@ from smelt.scaling.gains.allocation import (
     frontier_rows,
 )
 from smelt.scaling.gains.comparison import (
+    Comparison,
     FittedSurface,
+    Frontier,
     budgets,
-    compute_window,
-    drawn,
-    faults,
+    compare,
     labels,
-    pairing,
-    point,
-    read_sides,
-    remarks,
+    read_surfaces,
     sentence,
-    support,
 )
-from smelt.scaling.gains.gain_curve import GAIN_CURVE, curve_rows, gain_window
+from smelt.scaling.gains.gain_curve import GAIN_CURVE, curve_rows
 from smelt.scaling.gains.surface_pairs import SURFACE_PAIRS, pair_rows
 from smelt.scaling.settings import Settings
 from smelt.surfaces import frontier, search
@@ -77,87 +73,87 @@ CE_GAIN = pa.schema(
 )
 
 
-def gain_row(
-    target: FittedSurface, reference: FittedSurface, budget: float, label: str, settings: Settings
-) -> dict[str, Any]:
-    """CE gain of `target` over `reference` at one budget and sparsity."""
+def gain_row(comparison: Comparison, budget: float) -> dict[str, Any]:
+    """CE gain of an architecture over the reference at one budget (training FLOPs) and sparsity: Eq. 5."""
+    settings, label = comparison.settings, comparison.label
     row: dict[str, Any] = dict.fromkeys(CE_GAIN.names)
-    row |= {"architecture": target.name, "reference": reference.name, "budget_flops": budget, "sparsity": label}
-    row |= {"S": settings.sparsity_values[label], "s_convention": settings.s_convention, "draws": 0}
+    row |= {"architecture": comparison.target.name, "reference": comparison.reference.name}
+    row |= {"budget_flops": budget, "sparsity": label, "S": settings.sparsity_values[label]}
+    row |= {"s_convention": settings.s_convention, "draws": 0, "endpoints": comparison.endpoints}
     row |= {"surface": settings.surface, "resample": settings.resample}
-    row |= {"endpoints": target.points.rows.size + reference.points.rows.size}
-    notes: list[str] = []
-    doubts = faults(target, label, settings) + faults(reference, label, settings)
-    if doubts:
-        row["window"] = compute_window([target, reference], budget)
+    caveats: list[str] = []
+    unresolved_because = comparison.invalid_because
+    if unresolved_because:
+        row["window"] = comparison.compute_window(budget)
     else:
-        doubts, notes = _fill(row, target, reference, settings)
-    unpaired, beside = pairing(target, reference, settings)
-    doubts, notes = [*doubts, *unpaired], [*beside, *notes]
-    row["resolved"] = row["gain"] is not None and not doubts
-    row["reason"] = sentence([*doubts, *remarks(target), *remarks(reference), *notes])
+        unresolved_because, caveats = _fill(row, comparison)
+    unpaired, beside = comparison.pairing
+    unresolved_because = [*unresolved_because, *unpaired]
+    row["resolved"] = row["gain"] is not None and not unresolved_because
+    row["reason"] = sentence([*unresolved_because, *comparison.caveats, *beside, *caveats])
     return row
 
 
-def _fill(
-    row: dict[str, Any], target: FittedSurface, reference: FittedSurface, settings: Settings
-) -> tuple[list[str], list[str]]:
-    """Fill the numbers of a row whose frontiers exist; return its doubts and its notes."""
-    budget, label = row["budget_flops"], row["sparsity"]
-    mine, other = point(target, label, settings), point(reference, label, settings)
-    ratio = float(frontier.log_multiplier(mine, other, budget))
-    row |= {"loss": float(frontier.frontier_loss(mine, budget)), "gain": float(frontier.gain_of(ratio))}
-    searched = search.gain(partial(frontier.loss, mine), partial(frontier.loss, other), budget)
+def _fill(row: dict[str, Any], comparison: Comparison) -> tuple[list[str], list[str]]:
+    """Fill the numbers of a row whose frontiers exist; return why it is unresolved, and its caveats."""
+    budget, target, reference = row["budget_flops"], comparison.target.fitted, comparison.reference.fitted
+    log_multiplier = comparison.log_multiplier(budget)
+    row |= {"loss": float(frontier.frontier_loss(target, budget)), "gain": float(frontier.gain_of(log_multiplier))}
+    searched = search.gain(partial(frontier.loss, target), partial(frontier.loss, reference), budget)
     row["inversion_error"] = abs(row["gain"] - searched)
-    row["window"] = gain_window(target, reference, budget, label, settings)
-    doubts: list[str] = []
-    notes: list[str] = []
-    if np.isfinite(ratio):
-        row["multiplier"] = float(np.exp(min(ratio, frontier.LARGEST)))
+    row["window"] = comparison.window(budget)
+    unresolved_because: list[str] = []
+    caveats: list[str] = []
+    name = comparison.reference.name
+    if np.isfinite(log_multiplier):
+        row["multiplier"] = float(np.exp(min(log_multiplier, frontier.LARGEST)))
     else:
-        doubts.append(f"the frontier cannot be inverted: {reference.name} never reaches this loss")
+        unresolved_because.append(f"the frontier cannot be inverted: {name} never reaches this loss")
     if row["window"] == frontier.EXTRAPOLATED:
-        doubts.append("extrapolated beyond the trained compute")
-    held = support(target, reference, label=label, settings=settings)
-    with np.errstate(all="ignore"):  # of the draws that are not used
-        gains = frontier.gain(drawn(target, label, settings), drawn(reference, label, settings), budget)
-    row["gain_low"], row["gain_high"] = held.interval(gains)
-    row["draws"] = held.count
-    doubts += held.doubts
+        unresolved_because.append("extrapolated beyond the trained compute")
+    usable, gains = comparison.usable, comparison.drawn_gains(budget)
+    row["gain_low"], row["gain_high"] = usable.interval(gains)
+    row["draws"] = usable.count
+    unresolved_because += usable.doubts
     if row["gain_low"] is not None:
         if row["gain_low"] <= 0 <= row["gain_high"]:
-            doubts.append("the interval spans zero")
-        never = float((gains[held.usable] >= 1).mean())
-        notes = [f"in {100 * never:.3g} % of the draws {reference.name} never reaches this loss"] if never else []
-        notes += held.notes
-    row["jackknife_low"], row["jackknife_high"], why = leave_one_out.gain_interval(
-        target, reference, budget, label, settings
-    )
-    return doubts, [*notes, *([why] if why else [])]
+            unresolved_because.append("the interval spans zero")
+        never = float((gains[usable.usable] >= 1).mean())
+        caveats = [f"in {100 * never:.3g} % of the draws {name} never reaches this loss"] if never else []
+        caveats += usable.notes
+    row["jackknife_low"], row["jackknife_high"], why = leave_one_out.gain_interval(comparison, budget)
+    return unresolved_because, [*caveats, *([why] if why else [])]
 
 
-def answers(sides: Sequence[FittedSurface], settings: Settings) -> dict[str, tuple[pa.Schema, list[dict[str, Any]]]]:
-    """The rows of all tables."""
-    first, others, names = sides[0], sides[1:], labels(sides, settings)
-    places = [(budget, label) for budget in budgets(sides, settings) for label in names]
-    gains = [gain_row(one, first, *at, settings) for one in others for at in places]
+def answers(surfaces: Sequence[FittedSurface], settings: Settings) -> dict[str, tuple[pa.Schema, list[dict[str, Any]]]]:
+    """The rows of all tables, from the surfaces of all architectures, the reference first."""
+    comparisons, compute_budgets = compare(surfaces, settings), budgets(surfaces, settings)
+    by_budget = [(one, budget) for pair in by_architecture(comparisons) for budget in compute_budgets for one in pair]
+    names = labels(surfaces, settings)
+    frontiers = {(surface.name, label): Frontier(surface, label, settings) for surface in surfaces for label in names}
+    allocation = [
+        allocation_row(frontiers[surface.name, label], budget)
+        for budget in compute_budgets
+        for label in names
+        for surface in surfaces
+    ]
     return {
-        "ce_gain": (CE_GAIN, gains),
-        "allocation": (ALLOCATION, [allocation_row(one, *at, settings) for at in places for one in sides]),
-        "frontier": (
-            FRONTIER,
-            [row for one in sides for label in names for row in frontier_rows(one, label, settings)],
-        ),
-        "gain_curve": (
-            GAIN_CURVE,
-            [row for one in others for label in names for row in curve_rows(one, first, label, settings)],
-        ),
+        "ce_gain": (CE_GAIN, [gain_row(one, budget) for one, budget in by_budget]),
+        "allocation": (ALLOCATION, allocation),
+        "frontier": (FRONTIER, [row for one in frontiers.values() for row in frontier_rows(one)]),
+        "gain_curve": (GAIN_CURVE, [row for one in comparisons for row in curve_rows(one)]),
         "leave_one_out": (
             leave_one_out.LEAVE_ONE_OUT,
-            [row for one in others for at in places for row in leave_one_out.rows(one, first, *at, settings)],
+            [row for one, budget in by_budget for row in leave_one_out.rows(one, budget)],
         ),
-        "surface_pairs": (SURFACE_PAIRS, [row for one in others for row in pair_rows(one, first, names, settings)]),
+        "surface_pairs": (SURFACE_PAIRS, [row for pair in by_architecture(comparisons) for row in pair_rows(pair)]),
     }
+
+
+def by_architecture(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
+    """The comparisons of each architecture, by sparsity."""
+    names = dict.fromkeys(one.target.name for one in comparisons)
+    return [[one for one in comparisons if one.target.name == name] for name in names]
 
 
 def main(argv: Sequence[str]) -> None:
@@ -172,7 +168,7 @@ def main(argv: Sequence[str]) -> None:
     settings = spec.load(Settings, arguments.spec)
     points = read_points(arguments.endpoints, settings)
     inputs = [arguments.coefficients, arguments.draws, arguments.without]
-    tables = answers(read_sides(points, settings, *inputs), settings)
+    tables = answers(read_surfaces(points, settings, *inputs), settings)
     origin = artifacts.provenance(
         "smelt.scaling.gains.gain", dataclasses.asdict(settings), [arguments.endpoints, *inputs]
     )

@@ -7,8 +7,7 @@ import pyarrow as pa
 
 from smelt.artifacts import field
 from smelt.scaling.gains.allocation import BUDGET, SPARSITY, WINDOW, S
-from smelt.scaling.gains.comparison import FittedSurface, drawn, faults, point, shared_window, support
-from smelt.scaling.settings import Settings
+from smelt.scaling.gains.comparison import Comparison, shared_window
 from smelt.surfaces import frontier
 
 CURVE_POINTS = 61  # from the start of the compute window that both share to ten times its end
@@ -28,31 +27,19 @@ GAIN_CURVE = pa.schema(
 )
 
 
-def gain_window(target: FittedSurface, reference: FittedSurface, budget: float, label: str, settings: Settings) -> str:
-    """Where a gain lies: it rests on both optima, the target's at its budget, the reference's at the one it needs."""
-    mine, other = point(target, label, settings), point(reference, label, settings)
-    needed = np.log(budget) + float(frontier.log_multiplier(mine, other, budget))
-    return frontier.worst(
-        frontier.window(mine, frontier.box(target.points), budget),
-        frontier.window(other, frontier.box(reference.points), float(np.exp(min(needed, frontier.LARGEST)))),
-    )
-
-
-def curve_rows(target: FittedSurface, reference: FittedSurface, label: str, settings: Settings) -> list[dict[str, Any]]:
-    """The gain of `target` over `reference` by budget, as far as it exists."""
-    if faults(target, label, settings) or faults(reference, label, settings):
+def curve_rows(comparison: Comparison) -> list[dict[str, Any]]:
+    """The gain of an architecture over the reference by budget, as far as it exists."""
+    if comparison.invalid_because:
         return []
-    start, end = sorted(shared_window([target, reference]))
-    places = np.geomspace(start, 10 * end, CURVE_POINTS)
-    gains = frontier.gain(point(target, label, settings), point(reference, label, settings), places)
-    mine, other = drawn(target, label, settings), drawn(reference, label, settings)
-    held = support(target, reference, label=label, settings=settings)
+    target, reference = comparison.target, comparison.reference
+    start, end = sorted(shared_window([target.surface, reference.surface]))
+    budgets = np.geomspace(start, 10 * end, CURVE_POINTS)
+    gains = frontier.gain(target.fitted, reference.fitted, budgets)
     rows = []
-    for budget, value in zip(places.tolist(), gains.tolist(), strict=True):
-        with np.errstate(all="ignore"):  # of the draws that are not used
-            low, high = held.interval(frontier.gain(mine, other, budget))
-        row: dict[str, Any] = {"architecture": target.name, "reference": reference.name, "sparsity": label}
-        row |= {"S": settings.sparsity_values[label], "budget_flops": budget}
-        row |= {"gain": value, "gain_low": low, "gain_high": high}
-        rows.append(row | {"window": gain_window(target, reference, budget, label, settings)})
+    for budget, gain in zip(budgets.tolist(), gains.tolist(), strict=True):
+        low, high = comparison.usable.interval(comparison.drawn_gains(budget))
+        row: dict[str, Any] = {"architecture": target.name, "reference": reference.name, "sparsity": comparison.label}
+        row |= {"S": comparison.settings.sparsity_values[comparison.label], "budget_flops": budget}
+        row |= {"gain": gain, "gain_low": low, "gain_high": high}
+        rows.append(row | {"window": comparison.window(budget)})
     return rows

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from smelt.artifacts import field
-from smelt.scaling.gains.comparison import FittedSurface, point, section, sentence
-from smelt.scaling.settings import Settings
+from smelt.scaling.gains.comparison import Comparison, sentence
 from smelt.statistics import jackknife_interval
 from smelt.surfaces import frontier
 
@@ -31,71 +30,57 @@ LEAVE_ONE_OUT = pa.schema(
 )
 
 
-def gain_interval(
-    target: FittedSurface, reference: FittedSurface, budget: float, label: str, settings: Settings
-) -> tuple[float | None, float | None, str]:
-    """The interval of the gain, or why there is none; both sides must have no fault with all cells."""
-    wrong = [fault for fault in _faults(target, reference, label, settings) if fault]
-    if wrong:
+def gain_interval(comparison: Comparison, budget: float) -> tuple[float | None, float | None, str]:
+    """The jackknife interval of the gain, or why there is none; the two must be comparable with all cells."""
+    cells = comparison.target.surface.cells
+    if wrong := [reason for reason in _invalid_because(comparison) if reason]:
         more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         return None, None, f"no jackknife: {wrong[0]}{more}"
-    if len(target.cells) < 2:
+    if len(cells) < 2:
         return None, None, "no jackknife: there is one cell"
-    estimate = float(frontier.log_multiplier(point(target, label, settings), point(reference, label, settings), budget))
-    left = frontier.log_multiplier(*_left_out(target, reference, label, settings), budget)
-    if not (np.isfinite(estimate) and np.isfinite(left).all()):
-        return None, None, f"no jackknife: {reference.name} does not always reach the loss"
-    low, high = jackknife_interval(estimate, left)
+    estimate = comparison.log_multiplier(budget)
+    left_out = frontier.log_multiplier(comparison.target.without, comparison.reference.without, budget)
+    if not (np.isfinite(estimate) and np.isfinite(left_out).all()):
+        return None, None, f"no jackknife: {comparison.reference.name} does not always reach the loss"
+    low, high = jackknife_interval(estimate, left_out)
     return float(frontier.gain_of(low)), float(frontier.gain_of(high)), ""
 
 
-def rows(
-    target: FittedSurface, reference: FittedSurface, budget: float, label: str, settings: Settings
-) -> list[dict[str, Any]]:
+def rows(comparison: Comparison, budget: float) -> list[dict[str, Any]]:
     """The gain at one budget and sparsity without each cell in turn."""
-    if target.values is None or reference.values is None:
+    target, reference = comparison.target, comparison.reference
+    if target.surface.values is None or reference.surface.values is None:
         return []
-    sections = _left_out(target, reference, label, settings)
     with np.errstate(all="ignore"):  # of the surfaces that are not used
-        gains = frontier.gain(*sections, budget)
-        gammas = [np.broadcast_to(frontier.gamma(one), gains.shape) for one in sections]
-    found = []
-    for place, fault in enumerate(_faults(target, reference, label, settings)):
+        gains = frontier.gain(target.without, reference.without, budget)
+        gammas = [np.broadcast_to(frontier.gamma(one.without), gains.shape) for one in (target, reference)]
+    table = []
+    for place, reason in enumerate(_invalid_because(comparison)):
         row: dict[str, Any] = dict.fromkeys(LEAVE_ONE_OUT.names)
-        row |= {"architecture": target.name, "reference": reference.name, "budget_flops": budget, "sparsity": label}
-        row["left_out_scale"], row["left_out_sparsity"] = target.cells[place]
-        if not fault:
+        row |= {"architecture": target.name, "reference": reference.name}
+        row |= {"budget_flops": budget, "sparsity": comparison.label}
+        row["left_out_scale"], row["left_out_sparsity"] = target.surface.cells[place]
+        if not reason:
             row |= {"gain": float(gains[place])}
             row |= {"gamma": float(gammas[0][place]), "gamma_reference": float(gammas[1][place])}
-        row["reason"] = sentence([fault] if fault else [])
-        found.append(row)
-    return found
+        row["reason"] = sentence([reason] if reason else [])
+        table.append(row)
+    return table
 
 
-def _left_out(
-    target: FittedSurface, reference: FittedSurface, label: str, settings: Settings
-) -> tuple[frontier.Slice, frontier.Slice]:
-    """The sections with each cell left out, one entry for each."""
-    assert target.without is not None
-    assert reference.without is not None
-    mine = section(target, target.without.values, label, settings)
-    return mine, section(reference, reference.without.values, label, settings)
-
-
-def _faults(target: FittedSurface, reference: FittedSurface, label: str, settings: Settings) -> list[str]:
+def _invalid_because(comparison: Comparison) -> list[str]:
     """For each cell why nothing can be said without it, or an empty text."""
-    found = [""] * len(target.cells)
-    for side in (target, reference):
-        assert side.without is not None
-        without = side.without
-        here = section(side, without.values, label, settings)
+    reasons = [""] * len(comparison.target.surface.cells)
+    for one in (comparison.target, comparison.reference):
+        refits = one.surface.without
+        assert refits is not None
         causes = {
-            "is not determined": ~without.identified,
-            "did not converge": ~without.converged,
-            "has a coefficient on a bound": without.at_bound != "none",
-            "has no frontier": ~np.broadcast_to(frontier.meaningful(here), without.converged.shape),
+            "is not determined": ~refits.identified,
+            "did not converge": ~refits.converged,
+            "has a coefficient on a bound": refits.at_bound != "none",
+            "has no frontier": ~np.broadcast_to(frontier.meaningful(one.without), refits.converged.shape),
         }
-        for place, (scale, sparsity) in enumerate(side.cells):
+        for place, (scale, sparsity) in enumerate(one.surface.cells):
             cause = next((cause for cause, mask in causes.items() if mask[place]), "")
-            found[place] = found[place] or (cause and f"without {scale} {sparsity} {side.owner} {cause}")
-    return found
+            reasons[place] = reasons[place] or (cause and f"without {scale} {sparsity} {one.surface.owner} {cause}")
+    return reasons

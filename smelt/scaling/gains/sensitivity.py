@@ -20,7 +20,7 @@ from smelt.artifacts import field
 from smelt.errors import command
 from smelt.scaling.endpoints.table import read_points
 from smelt.scaling.fitting.fit import fit_point
-from smelt.scaling.gains.comparison import FittedSurface, budgets, faults, labels, point, remarks, sentence
+from smelt.scaling.gains.comparison import Comparison, FittedSurface, Frontier, budgets, labels, sentence
 from smelt.scaling.settings import CONVENTIONS, Settings
 from smelt.surfaces import frontier
 from smelt.surfaces.catalogue import SURFACES
@@ -64,12 +64,12 @@ def choices(settings: Settings) -> list[Choice]:
     return found
 
 
-def fit_sides(points: Mapping[str, Points], settings: Settings, s_column: str) -> list[FittedSurface]:
+def fit_surfaces(points: Mapping[str, Points], settings: Settings, s_column: str) -> list[FittedSurface]:
     """Every architecture with the surface fitted to its points, or the reason why there is none."""
     surface = SURFACES[settings.surface]
     if surface.shared:
-        found = _fit(joined(points), settings, s_column)
-        return [FittedSurface(one, surface, *found) for one in points.values()]
+        shared = _fit(joined(points), settings, s_column)
+        return [FittedSurface(one, surface, *shared) for one in points.values()]
     return [FittedSurface(one, surface, *_fit(one, settings, s_column)) for one in points.values()]
 
 
@@ -83,22 +83,23 @@ def _fit(points: Points, settings: Settings, s_column: str) -> tuple[Array | Non
     return fit_point(points, settings)
 
 
-def rows(target: FittedSurface, reference: FittedSurface, budget: float, label: str, choice: Choice) -> dict[str, Any]:
+def row(comparison: Comparison, budget: float, choice: Choice) -> dict[str, Any]:
     """The gain at one budget and sparsity under one choice."""
-    row: dict[str, Any] = dict.fromkeys(SENSITIVITY.names)
-    row |= {"architecture": target.name, "reference": reference.name, "budget_flops": budget, "sparsity": label}
-    row |= {"varied": choice.varied, "value": choice.value}
-    row |= {"endpoints": target.points.rows.size + reference.points.rows.size}
-    reasons = faults(target, label, choice.settings) + faults(reference, label, choice.settings)
+    target, reference = comparison.target, comparison.reference
+    values: dict[str, Any] = dict.fromkeys(SENSITIVITY.names)
+    values |= {"architecture": target.name, "reference": reference.name, "budget_flops": budget}
+    values |= {"sparsity": comparison.label, "varied": choice.varied, "value": choice.value}
+    values |= {"endpoints": comparison.endpoints}
+    reasons = comparison.invalid_because
     if not reasons:
-        mine, other = point(target, label, choice.settings), point(reference, label, choice.settings)
-        ratio = float(frontier.log_multiplier(mine, other, budget))
-        row |= {"gain": float(frontier.gain_of(ratio))}
-        row |= {"gamma": float(frontier.gamma(mine)), "gamma_reference": float(frontier.gamma(other))}
-        reasons = [] if np.isfinite(ratio) else [f"{reference.name} never reaches this loss"]
-        reasons += remarks(target) + remarks(reference)
-    row["reason"] = sentence(reasons)
-    return row
+        log_multiplier = comparison.log_multiplier(budget)
+        values |= {"gain": float(frontier.gain_of(log_multiplier))}
+        values |= {"gamma": float(frontier.gamma(target.fitted))}
+        values |= {"gamma_reference": float(frontier.gamma(reference.fitted))}
+        reasons = [] if np.isfinite(log_multiplier) else [f"{reference.name} never reaches this loss"]
+        reasons += comparison.caveats
+    values["reason"] = sentence(reasons)
+    return values
 
 
 def table_rows(endpoints: Path, settings: Settings) -> list[dict[str, Any]]:
@@ -109,19 +110,23 @@ def table_rows(endpoints: Path, settings: Settings) -> list[dict[str, Any]]:
         return read_points(endpoints, settings, s_column)
 
     @functools.cache
-    def sides(surface: str, delta: float, s_column: str) -> list[FittedSurface]:
+    def fitted(surface: str, delta: float, s_column: str) -> list[FittedSurface]:
         changed = dataclasses.replace(settings, surface=surface, huber_delta=delta)
-        return fit_sides(points(s_column), changed, s_column)
+        return fit_surfaces(points(s_column), changed, s_column)
 
-    fitted = [(one, sides(one.settings.surface, one.settings.huber_delta, one.s_column)) for one in choices(settings)]
-    _, first = fitted[0]
+    varied = [(one, fitted(one.settings.surface, one.settings.huber_delta, one.s_column)) for one in choices(settings)]
+    _, first = varied[0]
     places = [(budget, label) for budget in budgets(first, settings) for label in labels(first, settings)]
     return [
-        rows(found[place], found[0], *at, choice)
+        row(_compared(surfaces[place], surfaces[0], label, choice), budget, choice)
         for place in range(1, len(first))
-        for choice, found in fitted
-        for at in places
+        for choice, surfaces in varied
+        for budget, label in places
     ]
+
+
+def _compared(target: FittedSurface, reference: FittedSurface, label: str, choice: Choice) -> Comparison:
+    return Comparison(*(Frontier(surface, label, choice.settings) for surface in (target, reference)))
 
 
 def main(argv: Sequence[str]) -> None:

@@ -14,8 +14,7 @@ import pyarrow as pa
 from smelt.artifacts import field
 from smelt.scaling.fitting.intervals import UsableDraws
 from smelt.scaling.gains.allocation import REASON
-from smelt.scaling.gains.comparison import FittedSurface, drawn, faults, point, sentence, support
-from smelt.scaling.settings import Settings
+from smelt.scaling.gains.comparison import Comparison, Frontier, sentence
 from smelt.surfaces import frontier
 from smelt.surfaces.points import Array
 
@@ -38,47 +37,40 @@ SURFACE_PAIRS = pa.schema(
 )
 
 
-def pair_rows(
-    target: FittedSurface, reference: FittedSurface, labels: Sequence[str], settings: Settings
-) -> list[dict[str, Any]]:
-    """One row of a pair, or one for each label where they differ."""
-    if _alike(target, labels, settings) and _alike(reference, labels, settings):
-        return [_row(target, reference, labels[0], settings) | {"sparsity": None}]
-    return [_row(target, reference, label, settings) | {"sparsity": label} for label in labels]
+def pair_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """One row of a pair of architectures, compared at each label, or one for each label where they differ."""
+    if _alike([one.target for one in comparisons]) and _alike([one.reference for one in comparisons]):
+        return [_row(comparisons[0]) | {"sparsity": None}]
+    return [_row(one) | {"sparsity": one.label} for one in comparisons]
 
 
-def _alike(side: FittedSurface, labels: Sequence[str], settings: Settings) -> bool:
+def _alike(frontiers: Sequence[Frontier]) -> bool:
     """Whether the data term and the exponents are the same at all labels (or there is no surface at all)."""
-    if side.values is None:
+    if frontiers[0].surface.values is None:
         return True
-    first, *others = ([one.K, one.a, one.c] for one in (point(side, label, settings) for label in labels))
+    first, *others = ([one.fitted.K, one.fitted.a, one.fitted.c] for one in frontiers)
     return all(np.array_equal(first, other) for other in others)
 
 
-def _row(target: FittedSurface, reference: FittedSurface, label: str, settings: Settings) -> dict[str, Any]:
+def _row(comparison: Comparison) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(SURFACE_PAIRS.names)
-    row |= {"architecture": target.name, "reference": reference.name, "s_convention": settings.s_convention}
-    row |= {"endpoints": target.points.rows.size + reference.points.rows.size, "draws": 0}
-    reasons = faults(target, label, settings) + faults(reference, label, settings)
-    if not reasons:
-        reasons = _fill(row, target, reference, label, settings)
+    row |= {"architecture": comparison.target.name, "reference": comparison.reference.name}
+    row |= {"s_convention": comparison.settings.s_convention, "endpoints": comparison.endpoints, "draws": 0}
+    reasons = comparison.invalid_because or _fill(row, comparison)
     row["reason"] = sentence(reasons)
     return row
 
 
-def _fill(
-    row: dict[str, Any], target: FittedSurface, reference: FittedSurface, label: str, settings: Settings
-) -> list[str]:
+def _fill(row: dict[str, Any], comparison: Comparison) -> list[str]:
     """Fill the numbers of a row; return its reasons."""
-    mine, other = point(target, label, settings), point(reference, label, settings)
-    held = support(target, reference, label=label, settings=settings)
-    many, others = drawn(target, label, settings), drawn(reference, label, settings)
+    target, reference, usable = comparison.target, comparison.reference, comparison.usable
     with np.errstate(all="ignore"):  # of the draws that are not used
-        ratios = frontier.gamma(many) / frontier.gamma(others)
-    row["gamma_ratio"] = float(frontier.gamma(mine) / frontier.gamma(other))
-    row["gamma_ratio_low"], row["gamma_ratio_high"] = held.interval(ratios)
-    row["draws"] = held.count
-    return held.notes + _fill_crossover(row, float(_log_crossover(mine, other)), _log_crossover(many, others), held)
+        ratios = frontier.gamma(target.drawn) / frontier.gamma(reference.drawn)
+    row["gamma_ratio"] = float(frontier.gamma(target.fitted) / frontier.gamma(reference.fitted))
+    row["gamma_ratio_low"], row["gamma_ratio_high"] = usable.interval(ratios)
+    row["draws"] = usable.count
+    crossover = float(_log_crossover(target.fitted, reference.fitted))
+    return usable.notes + _fill_crossover(row, crossover, _log_crossover(target.drawn, reference.drawn), usable)
 
 
 def _fill_crossover(row: dict[str, Any], here: float, many: Array, held: UsableDraws) -> list[str]:

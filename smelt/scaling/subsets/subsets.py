@@ -24,21 +24,18 @@ from smelt.artifacts import field
 from smelt.errors import UserError, command
 from smelt.labels import KEYS, Key, Row, key
 from smelt.scaling.endpoints.table import read_points
-from smelt.scaling.fitting.intervals import MOST_EXCLUDED, UsableDraws, support, supported
+from smelt.scaling.fitting.intervals import MOST_EXCLUDED, UsableDraws, supported
 from smelt.scaling.gains.comparison import (
+    Comparison,
     FittedSurface,
+    Frontier,
     budgets,
-    compute_window,
-    faults,
     labels,
     pairing,
-    point,
-    read_sides,
-    section,
+    read_surfaces,
     sentence,
 )
 from smelt.scaling.gains.gain import CE_GAIN
-from smelt.scaling.gains.gain_curve import gain_window
 from smelt.scaling.settings import Settings
 from smelt.scaling.subsets import level_fits, matched_pairs
 from smelt.surfaces import frontier
@@ -113,31 +110,24 @@ def source_table(losses: Mapping[Key, Sequence[Row]], path: Path) -> tuple[list[
     return sources, {one: np.array([row["loss"] for row in rows]) for one, rows in losses.items()}
 
 
-def gain_of(target: FittedSurface, reference: FittedSurface, budget: float, label: str, settings: Settings) -> Gain:
+def gain_of(comparison: Comparison, budget: float) -> Gain:
     """The gain between the refitted surfaces of one subset, with the doubts that hold for the whole loss too."""
-    row: dict[str, Any] = {"window": compute_window([target, reference], budget), "draws": 0}
-    doubts = faults(target, label, settings) + faults(reference, label, settings)
+    row: dict[str, Any] = {"window": comparison.compute_window(budget), "draws": 0}
+    doubts = list(comparison.invalid_because)
     if doubts:
         return Gain(row | {"resolved": False, "reason": sentence(doubts)}, None, None)
-    ones = point(target, label, settings), point(reference, label, settings)
-    ratio = float(frontier.log_multiplier(*ones, budget))
-    row |= {"gain": float(frontier.gain_of(ratio)), "window": gain_window(target, reference, budget, label, settings)}
-    if np.isfinite(ratio):
-        row["multiplier"] = float(np.exp(min(ratio, frontier.LARGEST)))
+    log_multiplier = comparison.log_multiplier(budget)
+    row |= {"gain": float(frontier.gain_of(log_multiplier)), "window": comparison.window(budget)}
+    if np.isfinite(log_multiplier):
+        row["multiplier"] = float(np.exp(min(log_multiplier, frontier.LARGEST)))
     else:
-        doubts.append(f"the frontier cannot be inverted: {reference.name} never reaches this loss")
-    assert target.draws is not None
-    assert reference.draws is not None
-    mine = section(target, target.draws.values, label, settings)
-    theirs = section(reference, reference.draws.values, label, settings)
-    held = support([target.draws, reference.draws], sections=[mine, theirs])
-    with np.errstate(all="ignore"):  # of the draws that are not used
-        drawn = frontier.gain(mine, theirs, budget)
-    row["gain_low"], row["gain_high"] = held.interval(drawn)
-    row["draws"] = held.count
-    doubts += [*(doubtful(row) if held.enough else []), *held.doubts]
-    row |= {"resolved": not doubts, "reason": sentence([*doubts, *(held.notes if held.enough else [])])}
-    return Gain(row, drawn, held)
+        doubts.append(f"the frontier cannot be inverted: {comparison.reference.name} never reaches this loss")
+    usable, gains = comparison.usable, comparison.drawn_gains(budget)
+    row["gain_low"], row["gain_high"] = usable.interval(gains)
+    row["draws"] = usable.count
+    doubts += [*(doubtful(row) if usable.enough else []), *usable.doubts]
+    row |= {"resolved": not doubts, "reason": sentence([*doubts, *(usable.notes if usable.enough else [])])}
+    return Gain(row, gains, usable)
 
 
 def doubtful(row: Mapping[str, Any]) -> list[str]:
@@ -208,10 +198,15 @@ def analyse(
     rows = []
     for which, target in enumerate(sides[1:], start=1):
         pairs = matched_pairs.matched(endpoints, target.name, settings.reference)
+        compared = {
+            (part, label): Comparison(*(Frontier(surfaces[place], label, settings) for place in (which, 0)))
+            for part, surfaces in refitted.items()
+            for label in labels(sides, settings)
+        }
         for budget, label in places:
             about = _about(target, sides[0], budget, label, settings)
             unpaired = pairing(target, sides[0], settings)[0]
-            gains = {part: gain_of(ones[which], ones[0], budget, label, settings) for part, ones in refitted.items()}
+            gains = {part: gain_of(compared[part, label], budget) for part in subsets}
             found = [
                 _named(part) | _levels(refitted[part][which], refitted[part][0]) | gains[part].row for part in subsets
             ]
@@ -283,7 +278,7 @@ def main(argv: Sequence[str]) -> None:
     settings = spec.load(Settings, arguments.spec)
     points = read_points(arguments.endpoints, settings)
     fitted = [arguments.coefficients, arguments.draws, arguments.without]
-    sides = read_sides(points, settings, *fitted)
+    sides = read_surfaces(points, settings, *fitted)
     endpoints = matched_pairs.read_endpoints(arguments.endpoints, settings)
     found = matched_pairs.read_losses(arguments.sources)
     matched_pairs.check_covered(endpoints, found, arguments.sources)

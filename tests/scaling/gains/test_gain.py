@@ -9,10 +9,9 @@ import pytest
 
 from smelt.errors import UserError
 from smelt.scaling.fitting.intervals import Draws, support
-from smelt.scaling.fitting.jackknife import interval
 from smelt.scaling.gains import gain
 from smelt.scaling.gains.allocation import allocation_row
-from smelt.scaling.gains.comparison import FittedSurface, budgets
+from smelt.scaling.gains.comparison import Comparison, FittedSurface, Frontier, budgets
 from smelt.scaling.gains.gain_curve import curve_rows
 from smelt.scaling.gains.surface_pairs import pair_rows
 from smelt.scaling.settings import Settings
@@ -159,7 +158,11 @@ def drawn_around(values: Array, shifts: Array) -> Draws:
 
 
 def gain_row(target: FittedSurface, reference: FittedSurface, budget: float = 1e20) -> dict[str, Any]:
-    return gain.gain_row(target, reference, budget, "S95", SETTINGS)
+    return gain.gain_row(compared(target, reference), budget)
+
+
+def compared(target: FittedSurface, reference: FittedSurface, label: str = "S95") -> Comparison:
+    return Comparison(Frontier(target, label, SETTINGS), Frontier(reference, label, SETTINGS))
 
 
 def test_resolved() -> None:
@@ -184,7 +187,7 @@ def test_a_coefficient_on_a_bound_is_named_and_leaves_no_number() -> None:
     row = gain_row(side("smelt", at_bound="E"), side("baseline"))
     assert (row["resolved"], row["reason"]) == (False, "smelt: E on a bound of the fit")
     assert {row[name] for name in ("gain", "gain_low", "gain_high", "multiplier", "loss")} == {None}
-    allocation = allocation_row(side("smelt", at_bound="E"), 1e20, "S95", SETTINGS)
+    allocation = allocation_row(Frontier(side("smelt", at_bound="E"), "S95", SETTINGS), 1e20)
     assert (allocation["tpp"], allocation["reason"]) == (None, "smelt: E on a bound of the fit")
 
 
@@ -194,7 +197,7 @@ def test_an_exponent_of_zero_leaves_no_frontier(name: str) -> None:
     assert (row["gain"], row["resolved"], row["window"]) == (None, False, "edge")
     assert f"baseline: {name} on a bound of the fit" in row["reason"]
     assert f"the exponent {name} is not positive" in row["reason"]
-    allocation = allocation_row(side("baseline", **{name: 0.0}), 1e20, "S95", SETTINGS)
+    allocation = allocation_row(Frontier(side("baseline", **{name: 0.0}), "S95", SETTINGS), 1e20)
     assert allocation["tpp"] is None
     assert "no frontier" in allocation["reason"]
 
@@ -286,7 +289,7 @@ def test_jackknife_of_a_mean_is_its_t_interval() -> None:
     values = np.array([1.0, 2.0, 4.0, 8.0, 3.0])
     left = np.array([np.delete(values, place).mean() for place in range(5)])
     reach = 2.7764451051977987 * values.std(ddof=1) / np.sqrt(5)  # t of 4 degrees of freedom
-    assert interval(values.mean(), left) == pytest.approx((values.mean() - reach, values.mean() + reach))
+    assert jackknife_interval(values.mean(), left) == pytest.approx((values.mean() - reach, values.mean() + reach))
 
 
 def test_the_jackknife_stays_below_a_gain_of_one() -> None:
@@ -336,7 +339,7 @@ def test_gain_curve(exact: Stage) -> None:
 
 
 def test_the_curve_of_a_surface_with_a_fault_is_empty() -> None:
-    assert curve_rows(side("smelt", at_bound="E"), side("baseline"), "S95", SETTINGS) == []
+    assert curve_rows(compared(side("smelt", at_bound="E"), side("baseline"))) == []
 
 
 def test_pairs_of_surfaces(exact: Stage) -> None:
@@ -349,10 +352,10 @@ def test_pairs_of_surfaces(exact: Stage) -> None:
 
 
 def test_a_pair_that_shares_its_data_term_has_no_crossover() -> None:
-    (row,) = pair_rows(side("baseline"), side("baseline"), LABELS, SETTINGS)
+    (row,) = pair_rows([compared(side("baseline"), side("baseline"), label) for label in LABELS])
     assert (row["gamma_ratio"], row["data_crossover_tokens"]) == (1, None)
     assert row["reason"] == "no crossover: the data terms are the same"
-    (row,) = pair_rows(side("smelt", at_bound="a"), side("baseline"), LABELS, SETTINGS)
+    (row,) = pair_rows([compared(side("smelt", at_bound="a"), side("baseline"), label) for label in LABELS])
     assert (row["gamma_ratio"], row["reason"]) == (None, "smelt: a on a bound of the fit")
 
 

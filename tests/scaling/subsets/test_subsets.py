@@ -17,7 +17,7 @@ from smelt.scaling.endpoints.table import read_points
 from smelt.scaling.fitting import fit, newton, resampling
 from smelt.scaling.fitting.intervals import Draws
 from smelt.scaling.gains import gain
-from smelt.scaling.gains.comparison import FittedSurface, read_sides
+from smelt.scaling.gains.comparison import FittedSurface, read_surfaces
 from smelt.scaling.settings import Settings
 from smelt.scaling.subsets import level_fits, matched_pairs, subsets
 from smelt.surfaces import catalogue, frontier
@@ -110,7 +110,7 @@ def test_no_start_of_any_draw_does_better(noisy: tuple[Path, list[Row]]) -> None
     settings = Settings(**SPEC)
     read = read_points(folder / "endpoints.parquet", settings)
     fitted = [folder / f"{name}.parquet" for name in ("coefficients", "draws", "without")]
-    side = read_sides(read, settings, *fitted)[1]
+    side = read_surfaces(read, settings, *fitted)[1]
     loss = np.full(144, np.nan)
     loss[side.points.rows] = side.points.loss * 1.4 - 0.3 + 0.02 * np.random.default_rng(0).normal(size=72)
     (found,) = level_fits.refit([side], {"part": loss}, settings)["part"]

@@ -26,7 +26,7 @@ from smelt.errors import UserError
 from smelt.model.transformer import Transformer, initialise
 from smelt.spec import load
 from smelt.study import load as studies
-from smelt.training import job as jobs
+from smelt.training import launch as jobs
 from smelt.training.backends.global_step import global_step, micro_batches
 from smelt.training.backends.sharding import shard
 from smelt.training.saves import sharded, tensor_file
