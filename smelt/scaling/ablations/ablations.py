@@ -1,6 +1,6 @@
-"""Ablation sweeps: what one axis of the architecture does to the loss at the same budgets.
+"""Ablations: what one axis of the architecture does to the loss at the same budgets.
 
-Reads results/scaling/endpoints.parquet; writes one artifact a sweep, results/scaling/SWEEP.parquet, a row for each
+Reads results/scaling/endpoints.parquet; writes one artifact an ablation, results/scaling/NAME.parquet, a row for each
 point: an architecture of a line in a cell, at the last endpoint of its runs.
 
 The difference to the line's reference is taken seed by seed, since runs of one seed read the text in the same order,
@@ -8,25 +8,24 @@ and its standard error over the seeds stands beside it. A difference is called r
 times the 97.5 % quantile of Student's t with one degree of freedom fewer than pairs.
 """
 
-import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
-from scipy import stats
 
-from smelt import spec
-from smelt.artifacts import field, provenance, read_table, table, write_table
+from smelt import tables
+from smelt.artifacts import field, table, write_table
 from smelt.errors import UserError, command
+from smelt.job import read_job
+from smelt.labels import RUN_KEYS, Row
+from smelt.statistics import standard_error, t_reach
 
 MODULE = "smelt.scaling.ablations.ablations"
-LEVEL = 0.975  # of Student's t: 95 %, both sides
 RATIOS = {"flops_ratio": "flops_per_token", "params_ratio": "params", "kv_ratio": "kv_bytes_per_token"}
 
-SWEEP = pa.schema(
+ABLATION = pa.schema(
     [
         field("line", pa.string(), "points that one curve joins"),
         field("architecture", pa.string(), "execution plan"),
@@ -53,20 +52,10 @@ SWEEP = pa.schema(
 )
 MISSING = dict.fromkeys(("loss", "loss_se", "difference", "difference_se", "tokens", *RATIOS))
 
-Row = dict[str, Any]
-Seeds = Mapping[int, Mapping[str, Any]]  # the last endpoint of an architecture in a cell, by seed
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """The points of each sweep: line, reference, cell and place on the axes."""
-
-    ablations: Mapping[str, tuple[Mapping[str, Any], ...]]
-
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """One row to be; the plan is missing where the grid leaves the run out."""
+    """A row to be: line, reference, cell and position on the axes; the plan is missing where no run is trained."""
 
     line: str
     reference: str
@@ -79,46 +68,48 @@ class Point:
     visits: int | None = None
 
 
-def last_endpoints(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], dict[int, Mapping[str, Any]]]:
-    """The endpoint of each run's last branch, by (architecture, scale, sparsity) and seed."""
-    found: dict[tuple[str, str, str], dict[int, Mapping[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: row["branch_step"]):
-        found.setdefault((row["architecture"], row["scale"], row["sparsity"]), {})[row["seed"]] = row
-    return found
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The points of each ablation, in the order of its rows."""
+
+    ablations: Mapping[str, tuple[Point, ...]]
 
 
-def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean of some values and its standard error; none of one value."""
-    if len(values) < 2:
-        return float(np.mean(values)), None
-    return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
+def last_endpoints(endpoints: pd.DataFrame) -> pd.DataFrame:
+    """The endpoint of each run's last branch, by seed."""
+    by_step = endpoints.sort_values("branch_step", kind="stable")
+    return by_step.groupby(list(RUN_KEYS), sort=False).tail(1).sort_values("seed", kind="stable")
 
 
 def resolved(difference: float, error: float | None, pairs: int) -> bool:
-    """Whether a mean difference of `pairs` pairs lies outside its 95 % interval around nothing."""
-    return error is not None and bool(abs(difference) > stats.t.ppf(LEVEL, pairs - 1) * error)
+    """Whether a mean difference of `pairs` pairs lies outside its 95 % interval around zero."""
+    return error is not None and bool(abs(difference) > t_reach(error, pairs))
 
 
-def analyse(points: Sequence[Point], endpoints: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """The rows of one sweep, in the order of its points."""
+def analyse(points: Sequence[Point], endpoints: pd.DataFrame) -> list[Row]:
+    """The rows of one ablation, in the order of its points.
+
+    Raises UserError where the runs of a point and of its reference differ in training tokens.
+    """
     last = last_endpoints(endpoints)
     rows = []
     for point in points:
-        cell = (point.scale, point.sparsity)
-        mine, theirs = (last.get((name, *cell), {}) for name in (point.architecture, point.reference))
-        _same_tokens(point, mine, theirs)
-        rows.append(_place(point) | _losses(mine) | _compared(point, mine, theirs))
-        rows[-1]["endpoints"] = len(mine) + (len(theirs) if point.architecture != point.reference else 0)
-        rows[-1]["reason"] = "; ".join(_reasons(point, mine, theirs))
+        cell = last[(last["scale"] == point.scale) & (last["sparsity"] == point.sparsity)]
+        target, reference = (cell[cell["architecture"] == name] for name in (point.architecture, point.reference))
+        _check_tokens(point, target, reference)
+        pairs = target[["seed", "loss"]].merge(reference[["seed", "loss"]], on="seed", suffixes=("", "_reference"))
+        rows.append(_place(point) | _losses(target) | _compared(point, target, reference, pairs))
+        rows[-1]["endpoints"] = len(target) + (len(reference) if point.architecture != point.reference else 0)
+        rows[-1]["reason"] = "; ".join(_reasons(point, target, reference, len(pairs)))
     return rows
 
 
-def _same_tokens(point: Point, mine: Seeds, theirs: Seeds) -> None:
-    counts = sorted({row["tokens"] for row in (*mine.values(), *theirs.values())})
+def _check_tokens(point: Point, target: pd.DataFrame, reference: pd.DataFrame) -> None:
+    counts = sorted({*target["tokens"], *reference["tokens"]})
     if len(counts) > 1:
         raise UserError(
             f"{point.architecture} and {point.reference} at {point.scale}-{point.sparsity}: endpoints of "
-            f"{' and '.join(f'{count:,}' for count in counts)} tokens; a sweep compares runs of one length"
+            f"{' and '.join(f'{count:,}' for count in counts)} tokens; an ablation compares runs of one length"
         )
 
 
@@ -127,71 +118,54 @@ def _place(point: Point) -> Row:
     return {**dataclasses.asdict(point), "span_pct": share}
 
 
-def _losses(mine: Seeds) -> Row:
-    row: Row = {**MISSING, "seeds": len(mine)}
-    if mine:
-        losses = [mine[seed]["loss"] for seed in sorted(mine)]
-        row["loss"], row["loss_se"] = mean_and_error(losses)
-        row["tokens"] = next(iter(mine.values()))["tokens"]
+def _losses(target: pd.DataFrame) -> Row:
+    row: Row = {**MISSING, "seeds": len(target)}
+    if len(target):
+        losses = tables.numbers(target, "loss")
+        row |= {"loss": float(np.mean(losses)), "loss_se": standard_error(losses), "tokens": target["tokens"].iloc[0]}
     return row
 
 
-def _compared(point: Point, mine: Seeds, theirs: Seeds) -> Row:
+def _compared(point: Point, target: pd.DataFrame, reference: pd.DataFrame, pairs: pd.DataFrame) -> Row:
     """Difference and ratios to the reference; of the reference itself nothing and one."""
-    common = sorted(set(mine) & set(theirs))
-    row: Row = {"pairs": len(common), "resolved": False}
-    if mine and theirs:
-        one, other = next(iter(mine.values())), next(iter(theirs.values()))
-        row |= {name: one[column] / other[column] for name, column in RATIOS.items()}
-    if common and point.architecture == point.reference:
+    row: Row = {"pairs": len(pairs), "resolved": False}
+    if len(target) and len(reference):
+        row |= {name: float(target[key].iloc[0] / reference[key].iloc[0]) for name, key in RATIOS.items()}
+    if len(pairs) and point.architecture == point.reference:
         row |= {"difference": 0.0, "difference_se": 0.0}
-    elif common:
-        differences = [mine[seed]["loss"] - theirs[seed]["loss"] for seed in common]
-        difference, error = mean_and_error(differences)
-        row |= {"difference": difference, "difference_se": error}
-        row["resolved"] = resolved(difference, error, len(common))
+    elif len(pairs):
+        differences = tables.numbers(pairs, "loss") - tables.numbers(pairs, "loss_reference")
+        difference, error = float(np.mean(differences)), standard_error(differences)
+        row |= {"difference": difference, "difference_se": error, "resolved": resolved(difference, error, len(pairs))}
     return row
 
 
-def _reasons(point: Point, mine: Seeds, theirs: Seeds) -> list[str]:
-    if not mine:
+def _reasons(point: Point, target: pd.DataFrame, reference: pd.DataFrame, pairs: int) -> list[str]:
+    if target.empty:
         return [f"{point.architecture} was not trained in this cell"]
-    if not theirs:
-        return [*_one_seed(mine), f"the reference {point.reference} was not trained in this cell"]
-    common = set(mine) & set(theirs)
-    if not common:
-        return [*_one_seed(mine), f"no seed in common with {point.reference}"]
-    reasons = _one_seed(mine)
-    if len(common) == 1 < len(mine) and point.architecture != point.reference:
-        reasons.append(f"one seed in common with {point.reference}: no standard error of the difference")
-    return reasons
-
-
-def _one_seed(mine: Seeds) -> list[str]:
-    return ["one seed: no standard error"] if len(mine) == 1 else []
+    one_seed = ["one seed: no standard error"] if len(target) == 1 else []
+    if reference.empty:
+        return [*one_seed, f"the reference {point.reference} was not trained in this cell"]
+    if not pairs:
+        return [*one_seed, f"no seed in common with {point.reference}"]
+    if pairs == 1 < len(target) and point.architecture != point.reference:
+        return [*one_seed, f"one seed in common with {point.reference}: no standard error of the difference"]
+    return one_seed
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument("--spec", required=True, help="{ablations: {NAME: points in order}}")
-    parser.add_argument("--endpoints", required=True, type=Path)
-    parser.add_argument("--out", required=True, nargs="+", type=Path, help="NAME.parquet of each sweep, in any order")
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
-    if {path.stem for path in arguments.out} != set(settings.ablations):
-        names = [path.stem for path in arguments.out]
-        raise UserError(
-            f"the files {names} do not answer to the sweeps {sorted(settings.ablations)}; give one for each"
-        )
-    endpoints = read_table(arguments.endpoints).to_pylist()
-    origin = provenance(MODULE, spec.plain(settings), [arguments.endpoints])
-    for path in arguments.out:
-        points = [spec.load(Point, dict(point)) for point in settings.ablations[path.stem]]
+    job = read_job(MODULE, __doc__, argv, Settings, ["endpoints"], ["out*"])
+    ablations, paths = job.settings.ablations, job.paths("out")
+    if {path.stem for path in paths} != set(ablations):
+        names = [path.stem for path in paths]
+        raise UserError(f"--out: the files {names} do not match the ablations {sorted(ablations)}; give one for each")
+    endpoints = tables.read(job.path("endpoints"))
+    for path in paths:
         try:
-            rows = analyse(points, endpoints)
+            rows = analyse(ablations[path.stem], endpoints)
         except UserError as error:
             raise UserError(f"{path.stem}: {error}") from None
-        write_table(table(rows, SWEEP), path, origin)
+        write_table(table(rows, ABLATION), path, job.origin)
 
 
 if __name__ == "__main__":

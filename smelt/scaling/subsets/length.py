@@ -1,6 +1,6 @@
-"""Where a gain lies by length of document: profiles over eight buckets for three families of contrasts.
+"""Where a gain lies by length of document: profiles over eight buckets for three families of matched pairs.
 
-Reads endpoints.parquet and length_losses.parquet; writes length.parquet. A contrast is a pair of endpoints that
+Reads endpoints.parquet and length_losses.parquet; writes length.parquet. A matched pair is two endpoints that
 differ in one thing: architecture against reference at the same cell, the next sparsity (more experts), or the next
 scale (more parameters). Its improvement, first loss minus second, in nats per token of each bucket, is divided by its
 own mean over the buckets, so that only the shape remains; shapes are averaged over the pairs. The tilt is the mean of
@@ -11,26 +11,25 @@ standard error over them, dividing by it would blow up noise or turn a loss into
 counted; if they are more than `MOST_UNCLEAR` of a family there is no profile.
 """
 
-import argparse
 import dataclasses
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from smelt import artifacts, labels, spec
+from smelt import artifacts, labels, tables
 from smelt.artifacts import field
 from smelt.errors import UserError, command
-from smelt.labels import Key, Row
+from smelt.job import read_job
+from smelt.labels import KEYS, Row
 from smelt.scaling.endpoints.breakdown import BOUNDS
 from smelt.scaling.fitting import resampling
 from smelt.scaling.fitting.intervals import supported
 from smelt.scaling.settings import Settings
 from smelt.scaling.subsets import matched_pairs
-from smelt.scaling.subsets.matched_pairs import Pair
 from smelt.statistics import percentile_interval
 from smelt.surfaces.points import Array
 
@@ -69,16 +68,20 @@ class Shapes:
     left_out: int
 
 
-def shapes(found: Sequence[Pair], losses: Mapping[Key, Array]) -> Shapes:
-    """The normalised improvement of each pair, by bucket; NaN in a bucket without documents."""
-    differences = np.array([losses[first] - losses[second] for first, second in found]).reshape(-1, len(BOUNDS))
+def shapes(pairs: pd.DataFrame, endpoints: pd.DataFrame, losses: Array) -> Shapes:
+    """The normalised improvement of each pair, by bucket; NaN in a bucket without documents.
+
+    `losses` are those of the endpoints, (positions, buckets), as matched_pairs.loss_matrix returns them.
+    """
+    differences = losses[pairs["first"].to_numpy()] - losses[pairs["second"].to_numpy()]
     filled = ~np.isnan(differences).any(axis=0)
     part = differences[:, filled]
     means = part.mean(axis=1)
     errors = part.std(axis=1, ddof=1) / np.sqrt(filled.sum()) if filled.sum() > 1 else np.full(len(part), np.inf)
     clear = means > CLEAR * errors
-    cells = [(first.cell, second.cell) for (first, second), kept in zip(found, clear, strict=True) if kept]
-    return Shapes(cells, differences[clear] / means[clear, None], int((~clear).sum()))
+    cells = dict(zip(endpoints.index, zip(endpoints["scale"], endpoints["sparsity"], strict=True), strict=True))
+    used = [(cells[first], cells[second]) for first, second in pairs[clear].itertuples(index=False, name=None)]
+    return Shapes(used, differences[clear] / means[clear, None], int((~clear).sum()))
 
 
 def tilt(profile: Array) -> Array:
@@ -159,49 +162,39 @@ def _left_out(family: Shapes) -> str:
     return f"{family.left_out} of {total} pairs left out: no mean improvement above {CLEAR:g} standard errors"
 
 
-def analyse(
-    endpoints: Mapping[Key, Row], losses: Mapping[Key, Sequence[Row]], settings: Settings
-) -> list[dict[str, Any]]:
-    """Rows of LENGTH: each architecture against the reference, then both families within each architecture."""
-    filling = list(losses[next(iter(endpoints))])
+def analyse(endpoints: pd.DataFrame, lengths: pd.DataFrame, settings: Settings) -> list[dict[str, Any]]:
+    """Rows of LENGTH: each architecture against the reference, then both families within each architecture.
+
+    `endpoints` are those of matched_pairs.read_endpoints, `lengths` their losses by length.
+    """
+    filling = tables.rows(lengths.merge(endpoints[list(KEYS)].iloc[:1], on=list(KEYS)))
     if not any(row["documents"] for row in filling[: len(BOUNDS)]):
         raise UserError(f"held-out losses: every document is longer than {BOUNDS[-1]} tokens, so there is no profile")
-    by_bucket = {one: np.array([row["loss"] for row in losses[one]], dtype=np.float64)[:-1] for one in endpoints}
-    names = sorted({one.architecture for one in endpoints}, key=lambda name: (name != settings.reference, name))
-    families: list[tuple[str, str, str | None, list[Pair]]] = [
-        ("architecture", name, settings.reference, matched_pairs.matched(endpoints, name, settings.reference))
-        for name in names[1:]
+    losses = matched_pairs.loss_matrix(lengths, endpoints)[:, : len(BOUNDS)]
+    reference = settings.reference
+    names = sorted(endpoints["architecture"].unique(), key=lambda name: (name != reference, name))
+    families: list[tuple[str, str, str | None, pd.DataFrame]] = [
+        ("architecture", name, reference, matched_pairs.matched(endpoints, name, reference)) for name in names[1:]
     ]
     for name in names:
         families.append(("more_experts", name, None, matched_pairs.more_experts(endpoints, name, settings)))
-        families.append(
-            ("more_parameters", name, None, matched_pairs.more_parameters(endpoints, name, settings.reference))
-        )
-    cells = sorted({one.cell for one in endpoints})
+        families.append(("more_parameters", name, None, matched_pairs.more_parameters(endpoints, name, reference)))
+    cells = sorted(set(zip(endpoints["scale"], endpoints["sparsity"], strict=True)))
     weights = resampling.weights(cells, settings)
     rows: list[Row] = []
-    for kind, name, reference, found in families:
-        family = shapes(found, by_bucket)
-        about = {"family": kind, "architecture": name, "reference": reference}
+    for kind, name, other, pairs in families:
+        family = shapes(pairs, endpoints, losses)
+        about = {"family": kind, "architecture": name, "reference": other}
         rows += family_rows(about, family, filling, pair_weights(family, cells, weights))
     return rows
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings of the scaling stage, as JSON")
-    parser.add_argument("--endpoints", required=True, type=Path)
-    parser.add_argument("--lengths", required=True, type=Path, help="losses by length")
-    parser.add_argument("--out", required=True, type=Path)
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
-    endpoints = matched_pairs.read_endpoints(arguments.endpoints, settings)
-    losses = matched_pairs.read_losses(arguments.lengths)
-    matched_pairs.check_covered(endpoints, losses, arguments.lengths)
-    rows = analyse(endpoints, losses, settings)
-    inputs = [arguments.endpoints, arguments.lengths]
-    origin = artifacts.provenance("smelt.scaling.subsets.length", dataclasses.asdict(settings), inputs)
-    artifacts.write_table(artifacts.table(rows, LENGTH), arguments.out, origin)
+    job = read_job("smelt.scaling.subsets.length", __doc__, argv, Settings, ["endpoints", "lengths"], ["out"])
+    endpoints = matched_pairs.read_endpoints(job.path("endpoints"), job.settings)
+    lengths = tables.read(job.path("lengths"))
+    matched_pairs.check_covered(endpoints, lengths, job.path("lengths"))
+    job.write("out", artifacts.table(analyse(endpoints, lengths, job.settings), LENGTH))
 
 
 if __name__ == "__main__":

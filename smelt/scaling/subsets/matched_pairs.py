@@ -1,80 +1,83 @@
-"""Pairs of endpoints that differ in one thing: architecture, sparsity or scale, at the same seed and branch step.
+"""Matched pairs: endpoints that differ in one thing (architecture, sparsity or scale) at the same seed and branch step.
 
 The breakdowns of the held-out loss use all sparsities, the control's among them, and leave out only the branches
-that the study skips.
+that the study skips. Pairs are a frame with the columns `first` and `second`, index labels of the endpoints.
 """
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from smelt.artifacts import read_table
+from smelt import tables
 from smelt.errors import UserError
-from smelt.labels import KEYS, Key, Row, key
+from smelt.labels import KEYS
+from smelt.scaling.endpoints.table import branch_ranks
 from smelt.scaling.settings import Settings
-
-Pair = tuple[Key, Key]
-
-
-def read_endpoints(path: str | Path, settings: Settings) -> dict[Key, Row]:
-    """The endpoints from branch `skip_branches` of each run on, by key, in the table's order."""
-    rows = {key(row): row for row in read_table(path).to_pylist()}
-    steps: dict[Any, list[int]] = {}
-    for one in rows:
-        steps.setdefault(one[:4], []).append(one.branch_step)
-    skipped = {run: sorted(found)[: settings.skip_branches] for run, found in steps.items()}
-    return {one: row for one, row in rows.items() if one.branch_step not in skipped[one[:4]]}
+from smelt.surfaces.points import Array
 
 
-def read_losses(path: str | Path) -> dict[Key, list[Row]]:
-    """The rows of a table of losses by endpoint, in the table's order."""
-    found: dict[Key, list[Row]] = {}
-    for row in read_table(path).to_pylist():
-        found.setdefault(key(row), []).append(row)
-    return found
+def read_endpoints(path: str | Path, settings: Settings) -> pd.DataFrame:
+    """The endpoints from branch `skip_branches` of each run on; the index is their position in the table."""
+    endpoints = tables.read(path)
+    return endpoints[branch_ranks(endpoints) >= settings.skip_branches]
 
 
-def check_covered(endpoints: Mapping[Key, Row], losses: Mapping[Key, list[Row]], path: str | Path) -> None:
-    """Raise UserError, naming the first endpoint without losses."""
-    for one in endpoints:
-        if one not in losses:
-            raise UserError(
-                f"{path}: no loss of the endpoint {', '.join(map(str, one))} ({', '.join(KEYS)}); "
-                "make it and the table of endpoints from the same runs"
-            )
+def check_covered(endpoints: pd.DataFrame, losses: pd.DataFrame, path: str | Path) -> None:
+    """Raise UserError, naming the first endpoint without losses in the table read from `path`."""
+    names = list(KEYS)
+    covered = endpoints[names].merge(losses[names].drop_duplicates(), how="left", on=names, indicator=True)
+    missing = covered[covered["_merge"] == "left_only"]
+    if len(missing):
+        raise UserError(
+            f"{path}: no loss of the endpoint {', '.join(map(str, missing[names].iloc[0]))} ({', '.join(KEYS)}); "
+            "make it and the table of endpoints from the same runs"
+        )
 
 
-def matched(endpoints: Mapping[Key, Row], architecture: str, reference: str) -> list[Pair]:
-    """(reference, architecture) at the same cell, seed and branch step."""
-    mine = [one for one in endpoints if one.architecture == reference]
-    return [(one, twin) for one in mine if (twin := one._replace(architecture=architecture)) in endpoints]
+def loss_matrix(losses: pd.DataFrame, endpoints: pd.DataFrame) -> Array:
+    """Losses by endpoint and part of the text, (positions, parts), NaN where an endpoint has none.
+
+    A row is an index label of `endpoints`, a column the place of a part among the rows of its endpoint in `losses`.
+    """
+    names = list(KEYS)
+    part = losses.groupby(names, sort=False, dropna=False).cumcount()
+    placed = losses.assign(part=part).merge(endpoints[names].assign(row=endpoints.index), on=names)
+    matrix = np.full((int(endpoints.index.max()) + 1, int(part.max()) + 1), np.nan)
+    matrix[placed["row"].to_numpy(dtype=int), placed["part"].to_numpy(dtype=int)] = tables.numbers(placed, "loss")
+    return matrix
 
 
-def more_experts(endpoints: Mapping[Key, Row], architecture: str, settings: Settings) -> list[Pair]:
-    """Consecutive sparsities, in rising order, of one architecture and scale."""
+def matched(endpoints: pd.DataFrame, architecture: str, reference: str) -> pd.DataFrame:
+    """Pairs of (reference, architecture) at the same cell, seed and branch step, in the order of the reference's."""
+    keyed = endpoints[list(KEYS)].assign(row=endpoints.index)
+    first = keyed[keyed["architecture"] == reference].drop(columns="architecture")
+    second = keyed[keyed["architecture"] == architecture].drop(columns="architecture")
+    pairs = first.merge(second, on=list(KEYS[1:]), suffixes=("_first", "_second"))
+    return pairs[["row_first", "row_second"]].set_axis(["first", "second"], axis=1)
+
+
+def more_experts(endpoints: pd.DataFrame, architecture: str, settings: Settings) -> pd.DataFrame:
+    """Pairs of consecutive sparsities, in rising order, of one architecture and scale."""
     values = settings.sparsity_values
-    labels = sorted({one.sparsity for one in endpoints}, key=lambda label: (values.get(label, np.inf), label))
+    labels = sorted(endpoints["sparsity"].unique(), key=lambda label: (values.get(label, np.inf), label))
     return _consecutive(endpoints, architecture, "sparsity", labels)
 
 
-def more_parameters(endpoints: Mapping[Key, Row], architecture: str, reference: str) -> list[Pair]:
-    """Consecutive scales, in rising order of the reference's FLOPs per token, of one architecture and sparsity."""
-    flops: dict[str, list[float]] = {}
-    for one, row in endpoints.items():
-        if one.architecture == reference:
-            flops.setdefault(one.scale, []).append(row["flops_per_token"])
-    return _consecutive(endpoints, architecture, "scale", sorted(flops, key=lambda scale: np.mean(flops[scale])))
+def more_parameters(endpoints: pd.DataFrame, architecture: str, reference: str) -> pd.DataFrame:
+    """Pairs of consecutive scales, by the reference's rising FLOPs per token, of one architecture and sparsity."""
+    scales = endpoints[endpoints["architecture"] == reference].groupby("scale", sort=False)["flops_per_token"]
+    flops = scales.agg(lambda values: float(np.mean(values.to_numpy(dtype=np.float64))))
+    return _consecutive(endpoints, architecture, "scale", flops.sort_values(kind="stable").index.tolist())
 
 
-def _consecutive(endpoints: Mapping[Key, Row], architecture: str, name: str, labels: list[str]) -> list[Pair]:
-    """Neighbours in `labels` among those that the architecture has with all else alike."""
-    groups: dict[Key, list[Key]] = {}
-    for one in endpoints:
-        if one.architecture == architecture and getattr(one, name) in labels:
-            rest = one._replace(scale="") if name == "scale" else one._replace(sparsity="")
-            groups.setdefault(rest, []).append(one)
-    ordered = [sorted(found, key=lambda one: labels.index(getattr(one, name))) for found in groups.values()]
-    return [pair for found in ordered for pair in itertools.pairwise(found)]
+def _consecutive(endpoints: pd.DataFrame, architecture: str, name: str, labels: Sequence[str]) -> pd.DataFrame:
+    """Pairs of neighbours in `labels` among those that the architecture has with all else equal."""
+    used = endpoints[(endpoints["architecture"] == architecture) & endpoints[name].isin(labels)]
+    line = used.groupby([key for key in KEYS if key != name], sort=False).ngroup()
+    rank = used[name].map({label: place for place, label in enumerate(labels)})
+    ordered = pd.DataFrame({"line": line, "rank": rank, "first": used.index}, index=used.index)
+    ordered = ordered.sort_values(["line", "rank"], kind="stable")
+    pairs = ordered.assign(second=ordered.groupby("line")["first"].shift(-1))[["first", "second"]].dropna()
+    return pairs.astype(np.int64).reset_index(drop=True)

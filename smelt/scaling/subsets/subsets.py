@@ -10,19 +10,19 @@ A quartile has no surface of its own: in each matched pair the sources are ranke
 into four groups of near-equal size, the sources' gains are averaged within a group, and then over the pairs.
 """
 
-import argparse
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
-from smelt import artifacts, spec
+from smelt import artifacts, tables
 from smelt.artifacts import field
 from smelt.errors import UserError, command
-from smelt.labels import KEYS, Key, Row, key
+from smelt.job import read_job
+from smelt.labels import KEYS, Row
 from smelt.scaling.endpoints.table import read_points
 from smelt.scaling.fitting.intervals import MOST_EXCLUDED, UsableDraws, supported
 from smelt.scaling.gains.comparison import (
@@ -92,22 +92,23 @@ def parts(sources: Sequence[tuple[str, str]]) -> list[Subset]:
     ]
 
 
-def source_table(losses: Mapping[Key, Sequence[Row]], path: Path) -> tuple[list[tuple[str, str]], dict[Key, Array]]:
-    """(source, category) of all sources, and the loss of each by endpoint, (sources,).
+def check_sources(losses: pd.DataFrame, path: Path) -> list[tuple[str, str]]:
+    """(source, category) of all sources, in the order of the rows of each endpoint.
 
     Raises UserError where an endpoint has other sources than the first.
     """
-    first = next(iter(losses.values()))
-    sources = [(row["source"], row["category"]) for row in first]
-    for one, rows in losses.items():
-        found = [(row["source"], row["category"]) for row in rows]
-        if found != sources:
-            name, category = sorted(set(found) ^ set(sources))[0]
+    groups = losses.groupby(list(KEYS), sort=False)[["source", "category"]]
+    sources: list[tuple[str, str]] = []
+    for endpoint, part in groups:
+        labels = list(part.itertuples(index=False, name=None))
+        sources = sources or labels
+        if labels != sources:
+            name, category = sorted(set(labels) ^ set(sources))[0]
             raise UserError(
-                f"{path}: source {name!r} ({category}) is not in all endpoints alike (see {', '.join(map(str, one))}); "
-                "evaluate all runs on the same held-out sample"
+                f"{path}: source {name!r} ({category}) is not in all endpoints alike (see "
+                f"{', '.join(map(str, endpoint))}); evaluate all runs on the same held-out sample"
             )
-    return sources, {one: np.array([row["loss"] for row in rows]) for one, rows in losses.items()}
+    return sources
 
 
 def gain_of(comparison: Comparison, budget: float) -> Gain:
@@ -136,15 +137,17 @@ def doubtful(row: Mapping[str, Any]) -> list[str]:
     return found + (["the interval spans zero"] if row["gain_low"] <= 0 <= row["gain_high"] else [])
 
 
-def shares(pairs: Sequence[matched_pairs.Pair], losses: Mapping[Key, Array]) -> Array:
-    """(quartiles, sources): the share of each source in each quartile, a mean over the pairs; rows sum to 1."""
-    count = losses[pairs[0][0]].size
-    found = np.zeros((QUARTILES, count))
-    for reference, _ in pairs:
+def shares(pairs: pd.DataFrame, losses: Array) -> Array:
+    """(quartiles, sources): the share of each source in each quartile, a mean over the pairs; rows sum to 1.
+
+    `losses` are those of the endpoints, (positions, sources); in each pair those of its first endpoint are ranked.
+    """
+    share = np.zeros((QUARTILES, losses.shape[1]))
+    for reference in pairs["first"]:
         order = np.argsort(losses[reference], kind="stable")
         for quartile, members in enumerate(np.array_split(order, QUARTILES)):
-            found[quartile, members] += 1 / members.size
-    return found / len(pairs)
+            share[quartile, members] += 1 / members.size
+    return share / len(pairs)
 
 
 def quartile_row(share: Array, gains: Sequence[Gain], names: Sequence[str]) -> dict[str, Any]:
@@ -184,16 +187,19 @@ def quartile_row(share: Array, gains: Sequence[Gain], names: Sequence[str]) -> d
 def analyse(
     sides: Sequence[FittedSurface],
     sources: Sequence[tuple[str, str]],
-    losses: Mapping[Key, Array],
-    keys: Sequence[Key],
-    endpoints: Mapping[Key, Row],
+    losses: Array,
+    endpoints: pd.DataFrame,
     settings: Settings,
 ) -> list[dict[str, Any]]:
-    """Rows of SUBSETS; `keys` are the endpoints by their place in the table that the sides' points refer to."""
+    """Rows of SUBSETS.
+
+    `losses` are (endpoints of the table, sources), NaN where an endpoint has none; `endpoints` are those that form
+    matched pairs, their index being the position in the table.
+    """
     if len(sides) == 1:
         return []  # a gain compares two
     subsets = parts(sources)
-    refitted = level_fits.refit(sides, {part: _means(losses, keys, part) for part in subsets}, settings)
+    refitted = level_fits.refit(sides, {part: _means(losses, part) for part in subsets}, settings)
     places = [(budget, label) for budget in budgets(sides, settings) for label in labels(sides, settings)]
     rows = []
     for which, target in enumerate(sides[1:], start=1):
@@ -223,10 +229,10 @@ def _doubted(row: Row, doubts: Sequence[str]) -> Row:
     return row | {"resolved": False, "reason": sentence([*doubts, *filter(None, [row["reason"]])])}
 
 
-def _means(losses: Mapping[Key, Array], keys: Sequence[Key], part: Subset) -> Array:
+def _means(losses: Array, part: Subset) -> Array:
     """The loss of a subset at each endpoint of the table, NaN where it has none (such take no part in the fit)."""
     places = list(part.places)
-    return np.array([losses[one][places].mean() if one in losses else np.nan for one in keys])
+    return np.array([row[places].mean() for row in losses])
 
 
 def _about(
@@ -250,12 +256,10 @@ def _levels(target: FittedSurface, reference: FittedSurface) -> dict[str, Any]:
     }
 
 
-def _quartiles(
-    pairs: Sequence[matched_pairs.Pair], losses: Mapping[Key, Array], gains: Sequence[Gain], names: Sequence[str]
-) -> list[dict[str, Any]]:
+def _quartiles(pairs: pd.DataFrame, losses: Array, gains: Sequence[Gain], names: Sequence[str]) -> list[dict[str, Any]]:
     """The quartiles' own columns; without pairs or with fewer sources than quartiles, why there is none."""
     sizes = [members.size for members in np.array_split(np.arange(len(names)), QUARTILES)]
-    wrong = "no matched pair" if not pairs else f"{len(names)} sources, fewer than quartiles" if not sizes[-1] else ""
+    wrong = "no matched pair" if pairs.empty else f"{len(names)} sources, fewer than quartiles" if not sizes[-1] else ""
     share = None if wrong else shares(pairs, losses)
     rows = []
     for place, size in enumerate(sizes):
@@ -269,26 +273,17 @@ def _quartiles(
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings of the scaling stage, as JSON")
-    for name in ("endpoints", "coefficients", "draws", "without", "sources"):
-        parser.add_argument(f"--{name}", required=True, type=Path)
-    parser.add_argument("--out", required=True, type=Path)
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
-    points = read_points(arguments.endpoints, settings)
-    fitted = [arguments.coefficients, arguments.draws, arguments.without]
-    sides = read_surfaces(points, settings, *fitted)
-    endpoints = matched_pairs.read_endpoints(arguments.endpoints, settings)
-    found = matched_pairs.read_losses(arguments.sources)
-    matched_pairs.check_covered(endpoints, found, arguments.sources)
-    sources, losses = source_table(found, arguments.sources)
-    keys = [key(row) for row in artifacts.read_table(arguments.endpoints, KEYS).to_pylist()]
-    rows = analyse(sides, sources, losses, keys, endpoints, settings)
-    origin = artifacts.provenance(
-        "smelt.scaling.subsets.subsets", dataclasses.asdict(settings), [arguments.endpoints, *fitted, arguments.sources]
-    )
-    artifacts.write_table(artifacts.table(rows, SUBSETS), arguments.out, origin)
+    reads = ["endpoints", "coefficients", "draws", "without", "sources"]
+    job = read_job("smelt.scaling.subsets.subsets", __doc__, argv, Settings, reads, ["out"])
+    settings, path = job.settings, job.path("endpoints")
+    points = read_points(path, settings)
+    sides = read_surfaces(points, settings, *(job.path(name) for name in ("coefficients", "draws", "without")))
+    endpoints = matched_pairs.read_endpoints(path, settings)
+    losses = tables.read(job.path("sources"))
+    matched_pairs.check_covered(endpoints, losses, job.path("sources"))
+    sources = check_sources(losses, job.path("sources"))
+    by_endpoint = matched_pairs.loss_matrix(losses, tables.read(path, KEYS))
+    job.write("out", artifacts.table(analyse(sides, sources, by_endpoint, endpoints, settings), SUBSETS))
 
 
 if __name__ == "__main__":

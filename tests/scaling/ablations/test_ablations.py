@@ -9,9 +9,10 @@ import yaml
 from smelt import artifacts
 from smelt.errors import UserError
 from smelt.scaling.ablations import ablations
-from smelt.scaling.ablations.ablations import Point, analyse, last_endpoints, resolved
+from smelt.scaling.ablations.ablations import Point, last_endpoints, resolved
 from smelt.scaling.endpoints.table import ENDPOINTS
 from smelt.study import load as studies
+from smelt.tables import from_rows
 from smelt.workflow import specs
 from tests.end_to_end.conftest import Workspace
 
@@ -39,6 +40,10 @@ def point(architecture, looped=0, **changes):
     return Point(**{"line": "looped", "reference": "baseline", "architecture": architecture, **CELL, **plan, **changes})
 
 
+def analyse(points, rows):
+    return ablations.analyse(points, from_rows(rows, ENDPOINTS))
+
+
 BOTH = [point("baseline"), point("span6", 6)]
 
 
@@ -60,7 +65,7 @@ def test_a_row_by_hand():
     assert [second[name] for name in ("flops_ratio", "params_ratio", "kv_ratio")] == pytest.approx([1.01, 0.98, 1.125])
     assert (second["span_pct"], second["executed_layers"], second["endpoints"], second["pairs"]) == (50, 18, 6, 3)
     assert second["reason"] == ""
-    assert set(second) == set(ablations.SWEEP.names)
+    assert set(second) == set(ablations.ABLATION.names)
 
 
 def test_a_difference_is_resolved_beyond_the_interval_of_its_pairs():
@@ -112,7 +117,7 @@ def test_a_run_that_was_not_trained_has_its_reason(left, reason):
 
 def test_the_last_endpoint_of_a_run_counts():
     rows = [endpoint("baseline", 0, 4.0, step=60), endpoint("baseline", 0, 5.0, step=30)]
-    assert last_endpoints(rows)["baseline", "H40", "S85"][0]["loss"] == 4.0
+    assert last_endpoints(from_rows(rows, ENDPOINTS))["loss"].tolist() == [4.0]
 
 
 def test_runs_of_different_length_are_not_compared():
@@ -127,7 +132,7 @@ def test_the_command_writes_one_table_a_sweep(tmp_path):
     told = json.dumps({"ablations": {"span_sweep": [dataclasses.asdict(point) for point in BOTH]}})
     ablations.main(["--spec", told, "--endpoints", str(source), "--out", str(target)])
     assert [row["architecture"] for row in artifacts.read_table(target).to_pylist()] == ["baseline", "span6"]
-    with pytest.raises(UserError, match="do not answer to the sweeps"):
+    with pytest.raises(UserError, match="do not match the ablations"):
         ablations.main(["--spec", told, "--endpoints", str(source), "--out", str(tmp_path / "other_sweep.parquet")])
 
 

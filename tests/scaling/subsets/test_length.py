@@ -1,17 +1,20 @@
 """Profiles over lengths: known shapes come back, unclear pairs are left out and counted, halves are compared."""
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from smelt import labels
 from smelt.artifacts import read_provenance
 from smelt.errors import UserError
-from smelt.labels import Key
+from smelt.labels import KEYS, Key
 from smelt.scaling.endpoints.breakdown import BOUNDS
 from smelt.scaling.settings import Settings
 from smelt.scaling.subsets import length, matched_pairs
@@ -181,40 +184,45 @@ def test_bytes_and_provenance(tmp_path: Path) -> None:
 # Pairs
 
 
-def keys(**changes: Sequence[Any]) -> dict[Key, Row]:
+def keys(**changes: Sequence[Any]) -> pd.DataFrame:
     """Endpoints of a grid with the given labels, F rising in the order of the scales."""
     grid = {"architecture": ["baseline"], "scale": ["H9", "H10"], "sparsity": ["S0", "S97", "S85"], "seed": [0]}
     grid |= {"branch_step": [5]} | changes
-    found = [()]
-    for labels in grid.values():
-        found = [(*one, label) for one in found for label in labels]
-    return {Key(*one): {"flops_per_token": 1.0 + grid["scale"].index(one[1])} for one in found}
+    endpoints = pd.DataFrame(itertools.product(*grid.values()), columns=list(KEYS))
+    return endpoints.assign(flops_per_token=[1.0 + grid["scale"].index(scale) for scale in endpoints["scale"]])
+
+
+def named(pairs: pd.DataFrame, endpoints: pd.DataFrame) -> list[tuple[Key, Key]]:
+    """The endpoints of each pair by name."""
+    return [(labels.key(endpoints.loc[first]), labels.key(endpoints.loc[second])) for first, second in pairs.to_numpy()]
 
 
 def test_consecutive_sparsities_and_scales_in_order_of_size() -> None:
     endpoints = keys()
     settings = Settings("s", "baseline", VALUES | {"S0": 0.0})
-    steps = [(a.scale, a.sparsity, b.sparsity) for a, b in matched_pairs.more_experts(endpoints, "baseline", settings)]
+    pairs = named(matched_pairs.more_experts(endpoints, "baseline", settings), endpoints)
+    steps = [(a.scale, a.sparsity, b.sparsity) for a, b in pairs]
     assert steps == [(scale, *pair) for scale in ("H9", "H10") for pair in (("S0", "S85"), ("S85", "S97"))]
-    steps = [
-        (a.sparsity, a.scale, b.scale) for a, b in matched_pairs.more_parameters(endpoints, "baseline", "baseline")
-    ]
+    pairs = named(matched_pairs.more_parameters(endpoints, "baseline", "baseline"), endpoints)
+    steps = [(a.sparsity, a.scale, b.scale) for a, b in pairs]
     assert sorted(steps) == [(label, "H9", "H10") for label in ("S0", "S85", "S97")]
 
 
 def test_a_missing_cell_makes_its_neighbours_consecutive() -> None:
-    endpoints = {key: row for key, row in keys().items() if key.sparsity != "S85" or key.scale != "H9"}
+    endpoints = keys()
+    endpoints = endpoints[(endpoints["sparsity"] != "S85") | (endpoints["scale"] != "H9")]
     settings = Settings("s", "baseline", VALUES | {"S0": 0.0})
-    found = matched_pairs.more_experts(endpoints, "baseline", settings)
-    assert [(a.sparsity, b.sparsity) for a, b in found if a.scale == "H9"] == [("S0", "S97")]
+    pairs = named(matched_pairs.more_experts(endpoints, "baseline", settings), endpoints)
+    assert [(a.sparsity, b.sparsity) for a, b in pairs if a.scale == "H9"] == [("S0", "S97")]
 
 
 def test_pairs_share_seed_and_branch() -> None:
     endpoints = keys(architecture=["baseline", "smelt"], seed=[0, 1], branch_step=[5, 9])
-    del endpoints[Key("smelt", "H9", "S0", 1, 9)]
-    found = matched_pairs.matched(endpoints, "smelt", "baseline")
-    assert len(found) == 2 * 3 * 2 * 2 - 1
-    assert all(a[1:] == b[1:] and (a[0], b[0]) == ("baseline", "smelt") for a, b in found)
+    left_out = [labels.key(row) == Key("smelt", "H9", "S0", 1, 9) for row in endpoints.to_dict("records")]
+    endpoints = endpoints[~np.array(left_out)]
+    pairs = named(matched_pairs.matched(endpoints, "smelt", "baseline"), endpoints)
+    assert len(pairs) == 2 * 3 * 2 * 2 - 1
+    assert all(a[1:] == b[1:] and (a[0], b[0]) == ("baseline", "smelt") for a, b in pairs)
 
 
 def test_skipped_branches_take_no_part(tmp_path: Path) -> None:
@@ -223,4 +231,4 @@ def test_skipped_branches_take_no_part(tmp_path: Path) -> None:
     later = matched_pairs.read_endpoints(path, Settings("s", "baseline", VALUES, skip_branches=2))
     assert len(every) == 144
     assert len(later) == 96
-    assert min(key.branch_step for key in later) == 50_000
+    assert later["branch_step"].min() == 50_000

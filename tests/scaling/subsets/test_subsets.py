@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from smelt import labels
 from smelt.artifacts import read_provenance
 from smelt.errors import UserError
 from smelt.scaling.endpoints.table import read_points
@@ -19,7 +19,7 @@ from smelt.scaling.fitting.intervals import Draws
 from smelt.scaling.gains import gain
 from smelt.scaling.gains.comparison import FittedSurface, read_surfaces
 from smelt.scaling.settings import Settings
-from smelt.scaling.subsets import level_fits, matched_pairs, subsets
+from smelt.scaling.subsets import level_fits, subsets
 from smelt.surfaces import catalogue, frontier
 from smelt.surfaces.frontier import Slice
 from tests.scaling.held_out_texts import COUNTS, Row, levels, source_rows, sources, write_sources
@@ -213,10 +213,10 @@ def test_a_draw_just_above_a_bound_converges(tmp_path: Path) -> None:
 # Quartiles
 
 
-def pairs_of(*losses: Sequence[float]) -> tuple[list[matched_pairs.Pair], dict[labels.Key, np.ndarray]]:
-    keys = [labels.Key("baseline", "H1", "S85", 0, step) for step in range(len(losses))]
-    table = {key: np.array(values) for key, values in zip(keys, losses, strict=True)}
-    return [(key, key._replace(architecture="smelt")) for key in keys], table
+def pairs_of(*losses: Sequence[float]) -> tuple[pd.DataFrame, np.ndarray]:
+    """Pairs whose first endpoints have these losses."""
+    first = np.arange(len(losses))
+    return pd.DataFrame({"first": first, "second": first + len(losses)}), np.array(losses)
 
 
 def test_ranks_are_taken_in_each_pair() -> None:
