@@ -86,7 +86,7 @@ UNITS: dict[str, tuple[float, str, float, str]] = {
         1e16,
         "these are surely the FLOPs of the whole training: divide them by its tokens",
     ),
-    "loss": (0, "", 20, "this is surely a perplexity: write its logarithm, nats per token"),
+    "loss": (0, "", 20, "this looks like a perplexity: write its logarithm, nats per token"),
 }
 # Empty cells are allowed in these, and mean that the value is not known.
 NULLABLE = {"params", "active_params", "looped_params", "visits", "expansion", *CONVENTIONAL}
@@ -152,8 +152,8 @@ def _number(table: TableFile, index: int, name: str, control: bool) -> float | N
 
 def _plain(value: Any) -> str:
     """How what is no number is written as one, where that can be said."""
-    if found := ABBREVIATED.fullmatch(str(value)):
-        return f": write {found[1]}e{POWERS[found[2].lower()]}"
+    if abbreviated := ABBREVIATED.fullmatch(str(value)):
+        return f": write {abbreviated[1]}e{POWERS[abbreviated[2].lower()]}"
     return " (a decimal point, no separator of thousands)" if isinstance(value, str) and "," in value else ""
 
 

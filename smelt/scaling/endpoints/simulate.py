@@ -4,16 +4,16 @@ Reads the table that a study names under `simulation` and writes results/NAME/sc
 the text that says so as its source. What follows cannot tell them from measured ones, so that a known answer tests it.
 """
 
-import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from smelt import artifacts, spec
+from smelt import artifacts, tables
 from smelt.errors import UserError, command
+from smelt.job import read_job
 from smelt.scaling.endpoints import user_table
 from smelt.scaling.endpoints.table import ENDPOINTS
 from smelt.surfaces.catalogue import SURFACES
@@ -35,54 +35,47 @@ class Settings:
 
 
 def simulate(rows: Sequence[Mapping[str, Any]], settings: Settings) -> list[dict[str, Any]]:
-    """The rows with their losses. Raises UserError where an architecture has no surface or a loss is not positive."""
-    losses = np.zeros(len(rows))
-    names = [row["architecture"] for row in rows]
-    for name in dict.fromkeys(names):
+    """The rows with their losses and source.
+
+    Raises UserError where an architecture has no surface, noise lacks its rmse, or a loss is not positive.
+    """
+    endpoints, losses = pd.DataFrame(rows), np.zeros(len(rows))
+    for name, part in endpoints.groupby("architecture", sort=False):
         if name not in settings.surfaces:
             raise UserError(
                 f"simulation.surfaces: nothing for the architecture {name!r} of the table; "
                 f"known are {', '.join(settings.surfaces)}"
             )
-        mine = np.array([other == name for other in names])
-        surface = settings.surfaces[name]
+        surface = settings.surfaces[str(name)]
         if settings.noise and not surface.get("rmse"):
             raise UserError(f"simulation.surfaces.{name}.rmse: missing; the noise is a multiple of it")
-        chosen = [row for row in rows if row["architecture"] == name]
-        losses[mine] = _losses(chosen, surface) + settings.noise * surface.get("rmse", 0.0) * _noise(chosen, settings)
+        noise = settings.noise * surface.get("rmse", 0.0) * _noise(part, str(name), settings)
+        losses[part.index] = _losses(part, surface) + noise
     if not (losses > 0).all():
         raise UserError(f"simulation.noise: {settings.noise} makes a loss of {losses.min():g}; lower it")
     return [{**row, "loss": float(loss), "source": settings.source} for row, loss in zip(rows, losses, strict=True)]
 
 
-def _losses(rows: Sequence[Mapping[str, Any]], surface: Mapping[str, float]) -> Array:
-    columns = {name: np.array([row[name] for row in rows]) for name in ("flops_per_token", "S", "tokens")}
-    variables = {"flops": columns["flops_per_token"], "active": 1 - columns["S"], "tokens": columns["tokens"] * 1.0}
+def _losses(endpoints: pd.DataFrame, surface: Mapping[str, float]) -> Array:
+    flops, sparsity, tokens = (tables.numbers(endpoints, name) for name in ("flops_per_token", "S", "tokens"))
+    variables = {"flops": flops, "active": 1 - sparsity, "tokens": tokens}
     return EQUATION_2.predict(np.array([surface[name] for name in EQUATION_2.coefficients]), variables)
 
 
-def _noise(rows: Sequence[Mapping[str, Any]], settings: Settings) -> Array:
+def _noise(endpoints: pd.DataFrame, architecture: str, settings: Settings) -> Array:
     """Noise of unit variance; an architecture's depends on the seed and its name alone."""
-    random = np.random.default_rng([settings.seed, *rows[0]["architecture"].encode()])
-    cells = [(row["scale"], row["sparsity"]) for row in rows]
-    order = {cell: place for place, cell in enumerate(dict.fromkeys(cells))}
-    alone, common = random.normal(size=len(rows)), random.normal(size=len(order))
+    random = np.random.default_rng([settings.seed, *architecture.encode()])
+    cell = endpoints.groupby(["scale", "sparsity"], sort=False, dropna=False).ngroup().to_numpy()
+    alone, common = random.normal(size=len(endpoints)), random.normal(size=cell.max() + 1)
     share = settings.correlation
-    return np.sqrt(1 - share) * alone + np.sqrt(share) * common[[order[cell] for cell in cells]]
+    return np.sqrt(1 - share) * alone + np.sqrt(share) * common[cell]
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="surfaces, source, noise and s_convention, as JSON")
-    parser.add_argument("--table", required=True, type=Path, help="endpoints without losses, .csv or .parquet")
-    parser.add_argument("--out", required=True, type=Path)
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
-    given = user_table.read(arguments.table, settings.s_convention, losses=False)
-    data = artifacts.table(simulate(given.rows, settings), ENDPOINTS)
-    origin = artifacts.provenance("smelt.scaling.endpoints.simulate", dataclasses.asdict(settings), [arguments.table])
-    artifacts.write_table(data, arguments.out, origin)
-    print(f"{data.num_rows} endpoints, {settings.source}, S convention: {given.s_convention}")
+    job = read_job("smelt.scaling.endpoints.simulate", __doc__, argv, Settings, ["table"], ["out"])
+    endpoints = user_table.read(job.path("table"), job.settings.s_convention, losses=False)
+    job.write("out", artifacts.table(simulate(endpoints.rows, job.settings), ENDPOINTS))
+    print(f"{len(endpoints.rows)} endpoints, {job.settings.source}, S convention: {endpoints.s_convention}")
 
 
 if __name__ == "__main__":

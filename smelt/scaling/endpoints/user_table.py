@@ -5,18 +5,18 @@ in it is one line that names the file, the row and the column. Where it does not
 found as groups of S, and the cells of a single architecture as its values of F and S.
 """
 
-import argparse
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from smelt import artifacts, spec
+from smelt import artifacts, tables
 from smelt.errors import UserError, command
-from smelt.labels import CONTROL
+from smelt.job import read_job
+from smelt.labels import CONTROL, RUN_KEYS, labelled_sparsity
 from smelt.scaling.endpoints import columns as user_columns
 from smelt.scaling.endpoints.columns import Values
 from smelt.scaling.endpoints.table import ENDPOINTS
@@ -24,7 +24,6 @@ from smelt.user_files.table import TableFile, check_columns, read_table_file
 
 SAME_SPARSITY = 1.25  # factor of 1 - S between neighbours, up to which they have one label
 ABOUT = 1.5  # factor of 1 - S, up to which a label's percentage may differ from S
-LABEL = re.compile(r"S([0-9]{1,2}(?:[.][0-9]+)?)")  # of a sparsity: S and the percentage
 PER_PARAMETER = 6  # training FLOPs of a parameter on a token
 WHOLE = ("tokens", "params", "seed", "branch_step", "active_params", "looped_params", "visits")
 
@@ -55,13 +54,13 @@ def read(path: Path, convention: str = "baseline", losses: bool = True) -> Endpo
     flops = values.get("flops_per_token") or [PER_PARAMETER * number for number in values["params"]]
     columns = {name: column for name, column in values.items() if name not in ("cell", "S")}
     if _named(values):
-        columns.setdefault("S_nominal", [_percentage(label) for label in labels])
+        columns.setdefault("S_nominal", [labelled_sparsity(label) for label in labels])
     columns |= {"flops_per_token": flops, "S": sparsities, "scale": scales, "sparsity": labels}
     columns["source"] = [_source(values, index) for index in range(len(table.data))]
     rows = [_row({name: column[index] for name, column in columns.items()}) for index in range(len(table.data))]
-    _check_rows(table, rows)
-    _number_branches(rows)
-    return EndpointTable(rows, stated, points)
+    endpoints = tables.from_rows(rows, ENDPOINTS)
+    _check_rows(table, endpoints)
+    return EndpointTable(tables.rows(_numbered(endpoints)), stated, points)
 
 
 def _row(known: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,20 +78,14 @@ def _source(values: Values, index: int) -> str:
 
 def _named(values: Values) -> list[str]:
     """The label of each row's sparsity, as a column or as part of its cell's name; empty where the file has neither."""
-    from_cells = [found[1] if (found := _split(cell)) else "" for cell in values.get("cell", [])]
+    from_cells = [parts[1] if (parts := _split(cell)) else "" for cell in values.get("cell", [])]
     return values.get("sparsity") or (from_cells if all(from_cells) else [])
-
-
-def _percentage(label: str) -> float | None:
-    """S that a label says; nothing for a label of another form."""
-    found = LABEL.fullmatch(label)
-    return float(found[1]) / 100 if found else None
 
 
 def _sparsities(table: TableFile, values: Values, convention: str) -> tuple[list[float], str]:
     """S of each row, 0 where the file says nothing of it, and the convention that every gain states."""
     column, stated = user_columns.sparsity_of(table, convention)
-    said = [_percentage(label) for label in _named(values)]
+    said = [labelled_sparsity(label) for label in _named(values)]
     if column:
         if None in values[column]:
             raise UserError(f"{table.place(values[column].index(None), column)}: empty; expected a sparsity in [0, 1)")
@@ -114,13 +107,12 @@ def _labels(table: TableFile, values: Values, sparsities: Sequence[float]) -> tu
     if not labels:
         return clustered(sparsities)
     points = {}
-    for label in sorted(set(labels)):
-        mine = [s for s, other in zip(sparsities, labels, strict=True) if other == label]
-        said = _percentage(label)
-        points[label] = float(np.mean(mine)) if said is None else said
+    for name, of_label in pd.Series(sparsities, dtype=float).groupby(np.array(labels)):
+        stated = labelled_sparsity(str(name))
+        points[str(name)] = float(np.mean(of_label.to_numpy())) if stated is None else stated
     column = "sparsity" if "sparsity" in values else "cell"
     for index, (s, label) in enumerate(zip(sparsities, labels, strict=True)):
-        if _percentage(label) is not None and abs(np.log((1 - s) / (1 - points[label]))) > np.log(ABOUT):
+        if labelled_sparsity(label) is not None and abs(np.log((1 - s) / (1 - points[label]))) > np.log(ABOUT):
             raise UserError(
                 f"{table.place(index, column)}: {label!r} says {points[label]:g}, but S is {s:.4g}; correct one of "
                 "them, or use a label without a percentage"
@@ -153,7 +145,7 @@ def _percentages(means: Sequence[float], digits: int) -> list[str]:
 def _split(cell: str) -> tuple[str, str] | None:
     """Scale and sparsity of a cell named SCALE-SPARSITY; nothing for another label."""
     scale, _, label = cell.rpartition("-")
-    return (scale, label) if scale and LABEL.fullmatch(label) else None
+    return (scale, label) if scale and labelled_sparsity(label) is not None else None
 
 
 def _scales(table: TableFile, values: Values, sparsities: Sequence[float], labels: Sequence[str]) -> list[str]:
@@ -184,7 +176,7 @@ def _check_cells(table: TableFile, cells: Sequence[str], labels: Sequence[str]) 
                 f"{table.first + other}) and {label}; a cell has one"
             )
     return [
-        found[0] if (found := _split(cell)) and found[1] == label else cell
+        parts[0] if (parts := _split(cell)) and parts[1] == label else cell
         for cell, label in zip(cells, labels, strict=True)
     ]
 
@@ -204,46 +196,37 @@ def _short(value: float, digits: int) -> str:
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
 
 
-def _check_rows(table: TableFile, rows: Sequence[Mapping[str, Any]]) -> None:
+def _check_rows(table: TableFile, endpoints: pd.DataFrame) -> None:
     """Raise UserError on a row that repeats another, or whose parts are more than its whole."""
-    known = ["architecture", "scale", "sparsity", "seed"]
     alike = [("flops_per_token", "S", "tokens"), *([("branch_step",)] if "branch_step" in table.columns else [])]
     for names in alike:
-        seen: dict[tuple[Any, ...], int] = {}
-        for index, row in enumerate(rows):
-            first = seen.setdefault(tuple(row[name] for name in (*known, *names)), index)
-            if first != index:
-                raise UserError(
-                    f"{table.place(index)} repeats row {table.first + first} (the same architecture, cell, "
-                    f"{', '.join(names)}); take one out, or number repeated trainings in a column 'seed'"
-                )
-    for index, row in enumerate(rows):
-        active, looped = row["active_params"], row["looped_params"]
-        if active is not None and looped is not None and looped > active:
-            raise UserError(f"{table.place(index, 'looped_params')}: {looped}, more than the {active} active_params")
+        first = tables.first_rows(endpoints, [*RUN_KEYS, *names])
+        for index in np.flatnonzero(first != np.arange(len(endpoints))).tolist():
+            raise UserError(
+                f"{table.place(index)} repeats row {table.first + first[index]} (the same architecture, cell, "
+                f"{', '.join(names)}); take one out, or number repeated trainings in a column 'seed'"
+            )
+    active, looped = tables.numbers(endpoints, "active_params"), tables.numbers(endpoints, "looped_params")
+    for index in np.flatnonzero(looped > active).tolist():
+        raise UserError(
+            f"{table.place(index, 'looped_params')}: {looped[index]:.0f}, more than the {active[index]:.0f} "
+            "active_params"
+        )
 
 
-def _number_branches(rows: list[dict[str, Any]]) -> None:
-    """Where the file names no branch steps, the place of each endpoint in its run by D stands for them."""
-    runs: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        runs.setdefault((row["architecture"], row["scale"], row["sparsity"], row["seed"]), []).append(row)
-    for run in runs.values():
-        for place, row in enumerate(sorted(run, key=lambda row: (row["tokens"], row["flops_per_token"], row["S"]))):
-            row["branch_step"] = row["branch_step"] or place + 1
+def _numbered(endpoints: pd.DataFrame) -> pd.DataFrame:
+    """The endpoints with a branch step each: where the file names none, the rank of the endpoint in its run by D."""
+    ordered = endpoints.sort_values(["tokens", "flops_per_token", "S"], kind="stable")
+    rank = ordered.groupby(list(RUN_KEYS), sort=False).cumcount() + 1
+    steps = endpoints["branch_step"]
+    return endpoints.assign(branch_step=steps.fillna(rank.reindex(endpoints.index).astype(steps.dtype)))
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="s_convention, as JSON")
-    parser.add_argument("--table", required=True, type=Path, help="the endpoints, .csv or .parquet")
-    parser.add_argument("--out", required=True, type=Path)
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
-    given = read(arguments.table, settings.s_convention)
-    origin = artifacts.provenance("smelt.scaling.endpoints.user_table", dataclasses.asdict(settings), [arguments.table])
-    artifacts.write_table(artifacts.table(given.rows, ENDPOINTS), arguments.out, origin)
-    print(f"{len(given.rows)} endpoints of {arguments.table}, S convention: {given.s_convention}")
+    job = read_job("smelt.scaling.endpoints.user_table", __doc__, argv, Settings, ["table"], ["out"])
+    endpoints = read(job.path("table"), job.settings.s_convention)
+    job.write("out", artifacts.table(endpoints.rows, ENDPOINTS))
+    print(f"{len(endpoints.rows)} endpoints of {job.path('table')}, S convention: {endpoints.s_convention}")
 
 
 if __name__ == "__main__":

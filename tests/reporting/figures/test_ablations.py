@@ -7,8 +7,9 @@ import pytest
 from smelt import artifacts
 from smelt.errors import UserError
 from smelt.reporting.figures import ablations as figures
-from smelt.scaling.ablations.ablations import SWEEP, Point, analyse
+from smelt.scaling.ablations.ablations import ABLATION, Point, analyse
 from smelt.scaling.endpoints.table import ENDPOINTS
+from smelt.tables import from_rows
 
 SETTINGS = figures.Settings("test", "baseline", {"span_sweep": "looped"})
 
@@ -42,7 +43,7 @@ def curve(panel):
 
 
 def test_loss_stands_above_its_difference_in_each_cell():
-    figure = figures.draw(analyse(points(), endpoints()), endpoints(), "looped", SETTINGS)
+    figure = figures.draw(analyse(points(), from_rows(endpoints(), ENDPOINTS)), endpoints(), "looped", SETTINGS)
     above, other, below, _ = figure.axes
     assert [axis.get_title() for axis in (above, other)] == ["H40-S85", "H40-S95"]
     places, losses = curve(above)
@@ -54,7 +55,7 @@ def test_loss_stands_above_its_difference_in_each_cell():
 
 
 def test_single_seeds_and_what_is_resolved_are_marked():
-    figure = figures.draw(analyse(points(), endpoints()), endpoints(), "looped", SETTINGS)
+    figure = figures.draw(analyse(points(), from_rows(endpoints(), ENDPOINTS)), endpoints(), "looped", SETTINGS)
     above, below = figure.axes[0], figure.axes[2]
     dots = [line.get_ydata() for line in above.get_lines() if line.get_markersize() == 2.5]
     assert [list(values) for values in dots] == [[4.0, 4.2], [3.9, 4.1001], [3.8, 4.3]]
@@ -65,7 +66,7 @@ def test_single_seeds_and_what_is_resolved_are_marked():
 def test_the_command_writes_the_same_bytes_twice(tmp_path):
     artifacts.write_table(artifacts.table(endpoints(), ENDPOINTS), tmp_path / "endpoints.parquet", {})
     sweep = tmp_path / "span_sweep.parquet"
-    artifacts.write_table(artifacts.table(analyse(points(), endpoints()), SWEEP), sweep, {})
+    artifacts.write_table(artifacts.table(analyse(points(), from_rows(endpoints(), ENDPOINTS)), ABLATION), sweep, {})
     told = json.dumps({"study": "test", "reference": "baseline", "axes": {"span_sweep": "looped"}})
     written = []
     for folder in ("one", "two"):

@@ -192,7 +192,7 @@ MISTAKES = [
             ("loss", "inf", "inf; expected a positive number"),
             ("loss", "2,5", "'2,5' is no number; expected a positive number (a decimal point, no separator"),
             ("loss", "low", "'low' is no number"),
-            ("loss", 24.5, "24.5; this is surely a perplexity: write its logarithm"),
+            ("loss", 24.5, "24.5; this looks like a perplexity: write its logarithm"),
             ("tokens", -1, "-1; expected a positive number"),
             ("tokens", "20.5B", "'20.5B' is no number; expected a positive number: write 20.5e9"),
             ("tokens", "300 m", "'300 m' is no number; expected a positive number: write 300e6"),
