@@ -3,7 +3,7 @@
 #   make ce_gain      the main job: set-up, then results/tables/ce_gain.csv
 #   make test         the fast tests
 #   make slow-tests   the end-to-end tests;  make all-tests  both
-#   make checks       lint, format, types, rules
+#   make checks       lint, format, types, rules;  make format  applies what can be applied
 #   make lock         bring requirements.lock in line with pyproject.toml
 #
 # torch comes from pip's own index and is the only package without a hash: which build it is depends on the
@@ -20,7 +20,7 @@ STAMP := $(VENV)/installed
 IN_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 PYTEST := $(IN_VENV) python -m pytest -n $(JOBS) --maxprocesses 4
 
-.PHONY: ce_gain install test slow-tests all-tests checks lock
+.PHONY: ce_gain install test slow-tests all-tests checks format lock
 
 ce_gain: $(STAMP)
 	$(IN_VENV) snakemake --cores $(CORES) results/tables/ce_gain.csv
@@ -49,6 +49,11 @@ checks: $(STAMP)
 	$(IN_VENV) mypy
 	$(IN_VENV) snakefmt --check Snakefile rules
 	$(IN_VENV) snakemake --lint
+
+format: $(STAMP)
+	$(IN_VENV) ruff check --fix .
+	$(IN_VENV) ruff format .
+	$(IN_VENV) snakefmt Snakefile rules
 
 lock: $(STAMP)
 	$(VENV)/bin/python -m pip install uv

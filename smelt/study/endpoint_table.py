@@ -21,8 +21,6 @@ from smelt.surfaces.catalogue import SURFACES, Surface
 from smelt.surfaces.points import Points, joined
 from smelt.tables import from_rows
 
-REFERENCE = "baseline"  # where several architectures are there and the study names none
-
 
 @dataclasses.dataclass(frozen=True)
 class EndpointStudy(Study):
@@ -46,15 +44,7 @@ class EndpointStudy(Study):
 
     @property
     def reference(self) -> str:
-        names, named = sorted({row["architecture"] for row in self.given.rows}), self.config["scaling"]["reference"]
-        if named and named not in names:
-            raise UserError(f"scaling.reference: no endpoint of {named!r}; known are {', '.join(names)}")
-        if not named and len(names) > 1 and REFERENCE not in names:
-            raise UserError(
-                f"scaling.reference: the key is missing; of {', '.join(names)} it names the one that the gains "
-                f"compare with (none is called {REFERENCE})"
-            )
-        return named or (names[0] if len(names) == 1 else REFERENCE)
+        return user_table.reference_of(self.given, self.config["scaling"]["reference"], "scaling.reference")
 
     @property
     def sparsity_values(self) -> Mapping[str, float]:

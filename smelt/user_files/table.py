@@ -56,6 +56,17 @@ def read_table_file(path: Path) -> TableFile:
     return table
 
 
+def frame_table(data: pd.DataFrame, name: str = "the DataFrame") -> TableFile:
+    """A DataFrame as if it were a file called `name`: missing values are empty cells.
+
+    Raises UserError where it holds no row.
+    """
+    if data.empty:
+        raise UserError(f"{name}: no row; it needs one for each endpoint")
+    cells = data.reset_index(drop=True).astype(object)
+    return TableFile(Path(name), cells.where(cells.notna(), None), 1)
+
+
 def check_columns(table: TableFile, known: Sequence[str], aliases: Mapping[str, str]) -> None:
     """Raise UserError on an unknown column, with a hint, and on one that appears twice.
 

@@ -20,10 +20,11 @@ from smelt.labels import CONTROL, RUN_KEYS, labelled_sparsity
 from smelt.scaling.endpoints import columns as user_columns
 from smelt.scaling.endpoints.columns import Values
 from smelt.scaling.endpoints.table import ENDPOINTS
-from smelt.user_files.table import TableFile, check_columns, read_table_file
+from smelt.user_files.table import TableFile, check_columns, frame_table, read_table_file
 
 SAME_SPARSITY = 1.25  # factor of 1 - S between neighbours, up to which they have one label
 ABOUT = 1.5  # factor of 1 - S, up to which a label's percentage may differ from S
+REFERENCE = "baseline"  # where several architectures are there and none is named
 PER_PARAMETER = 6  # training FLOPs of a parameter on a token
 WHOLE = ("tokens", "params", "seed", "branch_step", "active_params", "looped_params", "visits")
 
@@ -45,7 +46,34 @@ class EndpointTable(NamedTuple):
 
 def read(path: Path, convention: str = "baseline", losses: bool = True) -> EndpointTable:
     """The endpoints of a file, checked. Raises UserError, naming the row and column, on any mistake in it."""
-    table = read_table_file(path)
+    return _checked(read_table_file(path), convention, losses)
+
+
+def from_frame(data: pd.DataFrame, convention: str = "baseline") -> EndpointTable:
+    """The endpoints in a DataFrame with the columns of a file, checked as those of a file are.
+
+    Raises UserError, naming the row (counted from 1) and column, on any mistake in it.
+    """
+    return _checked(frame_table(data), convention, losses=True)
+
+
+def reference_of(table: EndpointTable, named: str, key: str = "reference") -> str:
+    """The architecture that gains compare with: the one that is named, the only one, or the one called baseline.
+
+    Raises UserError, which begins with `key`, where that is none or not clear.
+    """
+    names = sorted({row["architecture"] for row in table.rows})
+    if named and named not in names:
+        raise UserError(f"{key}: no endpoint of {named!r}; known are {', '.join(names)}")
+    if not named and len(names) > 1 and REFERENCE not in names:
+        raise UserError(
+            f"{key}: the key is missing; of {', '.join(names)} it names the one that the gains compare with (none is "
+            f"called {REFERENCE})"
+        )
+    return named or (names[0] if len(names) == 1 else REFERENCE)
+
+
+def _checked(table: TableFile, convention: str, losses: bool) -> EndpointTable:
     check_columns(table, user_columns.COLUMNS, user_columns.ALIASES)
     values = user_columns.parsed(table, losses)
     sparsities, stated = _sparsities(table, values, convention)

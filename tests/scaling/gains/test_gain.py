@@ -15,6 +15,7 @@ from smelt.scaling.gains.comparison import Comparison, FittedSurface, Frontier, 
 from smelt.scaling.gains.gain_curve import curve_rows
 from smelt.scaling.gains.surface_pairs import pair_rows
 from smelt.scaling.settings import Settings
+from smelt.statistics import jackknife_interval
 from smelt.surfaces.catalogue import SURFACES as FORMS
 from smelt.surfaces.points import Array
 from tests.scaling.published import SPEC, SURFACES, VALUES, endpoint_rows, part, points, run_stage

@@ -1,0 +1,78 @@
+"""The console command: thin doors on the library, and one line where the input is bad."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from smelt import cli
+from smelt.errors import UserError
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "config" / "examples" / "endpoints.csv"
+
+
+def test_studies_are_listed_with_what_they_are(capsys):
+    cli.main(["studies"])
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert {"desk", "smoke", "published", "paper"} <= lines.keys()
+    assert "trains a grid" in lines["desk"]
+    assert "results/smoke" in lines["smoke"]
+    assert "simulated endpoints" in lines["published"]
+
+
+def test_a_sound_study_says_what_it_holds(capsys):
+    cli.main(["check", "smoke"])
+    out = capsys.readouterr().out
+    assert "6 networks, 6 runs, 3 branches each" in out
+    assert "smelt-H24-S85" in out
+    assert "results: results/smoke/" in out
+    cli.main(["check", "published"])
+    assert "sound" in capsys.readouterr().out
+
+
+def test_matched_pairs_and_their_ratios(capsys):
+    cli.main(["match", "smoke"])
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split()[-3:] == ["flops_ratio", "params_ratio", "kv_ratio"]
+    assert len(rows) == 10  # five cells of two, the controls among them: H24-S90 is left out
+    for row in rows:
+        assert all(abs(float(ratio) - 1) < 0.05 for ratio in row.split()[-3:])
+
+
+def test_the_cost_estimate_ends_with_a_total(capsys):
+    cli.main(["plan", "paper"])
+    out = capsys.readouterr().out
+    assert "gpu_hours" in out
+    assert any(line.split()[0] == "total" for line in out.splitlines())
+
+
+def test_gains_of_a_file(capsys):
+    cli.main(["fit", str(EXAMPLE), "--budget", "1e20", "--draws", "100"])
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split()[:4] == ["architecture", "budget_flops", "sparsity", "gain"]
+    assert rows[0].split()[:4] == ["smelt", "1e+20", "S85", "0.1252"]
+    assert len([row for row in rows if row.strip().startswith("smelt")]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check", "nowhere"], "no file"),
+        (["match", "published"], "has no grid"),
+        (["fit", "nowhere.csv"], "no such file"),
+        (["fit", str(EXAMPLE), "--reference", "dense"], "no endpoint of 'dense'"),
+    ],
+)
+def test_bad_input_is_one_error(arguments, message):
+    with pytest.raises(UserError, match=message):
+        cli.main(arguments)
+
+
+def test_the_console_prints_one_line_and_no_traceback():
+    run = [sys.executable, "-m", "smelt.cli", "check", "nowhere"]
+    found = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    assert found.stderr.startswith("error: study=nowhere: no file")
+    assert len(found.stderr.splitlines()) == 1
