@@ -85,8 +85,7 @@ def analyse(endpoints: pd.DataFrame, reference: str) -> pd.DataFrame:
     rates = endpoints.groupby([*LINE, "learning_rate"], sort=False)["loss"].agg(seeds="size", loss=_mean).reset_index()
     rates["line"] = rates.groupby(LINE, sort=False).ngroup()
     rates = rates.sort_values(["line", "learning_rate"], kind="stable", ignore_index=True).merge(tokens, on=LINE)
-    found = [_sweep_columns(line) for _, line in rates.groupby("line")]
-    rates = rates.join(pd.concat(found))
+    rates = rates.join(pd.concat([_sweep_columns(line) for _, line in rates.groupby("line")]))
     best = rates[rates["best"]].assign(best_loss=lambda rows: rows["loss"])
     shared = best[best["architecture"] == reference][[*CELL, "learning_rate", "best_loss"]]
     untrained = best[CELL].drop_duplicates().merge(shared, how="left", on=CELL)

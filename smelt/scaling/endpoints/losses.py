@@ -22,11 +22,11 @@ def read_losses(runs: Sequence[str], paths: Sequence[Path]) -> pd.DataFrame:
     if len(runs) != len(paths):
         raise UserError(f"{len(runs)} runs in the spec but {len(paths)} files of losses; give one for each run")
     frames = [_read(run, path) for run, path in zip(runs, paths, strict=True)]
-    held = [str(frame["run"].iloc[0]) for frame in frames]
+    actual = [str(frame["run"].iloc[0]) for frame in frames]
     wrong = [
-        f"{path} holds run {found}, expected {run}"
-        for run, path, found in zip(runs, paths, held, strict=True)
-        if found != run
+        f"{path} holds run {name}, expected {run}"
+        for run, path, name in zip(runs, paths, actual, strict=True)
+        if name != run
     ]
     if wrong:
         more = f"; {len(wrong) - 2} more files do not match" if len(wrong) > 2 else ""

@@ -20,7 +20,7 @@ from smelt.tables import from_rows
 from smelt.tables import rows as rows_of
 from tests.evaluation.scored_rows import score_row, task
 
-FIXTURE = Path(__file__).parents[3].parent / "shared" / "data" / "evals" / "fixtures" / "dclm_core_scores.json"
+FIXTURE = Path(__file__).parents[2] / "data" / "evals" / "dclm_core_scores.json"
 TASKS = read_tasks()
 DESK = [name for name, one in TASKS.items() if one.suite == "desk"]
 
@@ -49,7 +49,6 @@ def tables(rows, tmp_path, names=tuple(TASKS), **spec):
     return {name: read_table(path).to_pylist() for name, path in outputs.items()}
 
 
-@pytest.mark.skipif(not FIXTURE.exists(), reason="published scores are not here")
 def test_all_published_values_of_core_are_reproduced():
     models = json.loads(FIXTURE.read_text())
     published = [model[f"Core_{version}"] for model in models for version in ("v1", "v2")]
