@@ -1,9 +1,9 @@
-"""From real text to a compute-equivalent gain: corpus -> budgets -> training -> evaluation -> scaling -> reporting.
+"""From real text to a compute efficiency gain: corpus -> budgets -> training -> evaluation -> scaling -> reporting.
 
 snakemake --cores all results/tables/ce_gain.csv
 snakemake --cores all --config study=smoke          # all tables and figures of another study
 
-A study whose endpoints are given starts at scaling. A target stands before --config.
+All rules are there for every study; its targets decide which of them run. A target stands before --config.
 """
 
 from snakemake.utils import min_version
@@ -12,40 +12,21 @@ min_version("9.0")
 
 
 include: "rules/common.smk"
-
-
-if TRAINS:
-
-    include: "rules/grid.smk"
-    include: "rules/corpus.smk"
-    include: "rules/budgets.smk"
-    include: "rules/training.smk"
-    include: "rules/evaluation.smk"
-    include: "rules/evaluation/data.smk"
-    include: "rules/reporting/trained.smk"
-
-
-if TASKS:
-
-    include: "rules/evaluation/downstream.smk"
-
-
-include: f"rules/scaling/{STUDY.kind}.smk"
-include: "rules/scaling.smk"
-
-
-if STUDY.scores:
-
-    include: "rules/scaling/scored.smk"
-    include: "rules/reporting/scored.smk"
-
-
-include: "rules/reporting.smk"
-
-
-if TASKS:
-
-    include: "rules/reporting/downstream.smk"
+include: "rules/corpus.smk"
+include: "rules/budgets.smk"
+include: "rules/training.smk"
+include: "rules/evaluation/scoring.smk"
+include: "rules/evaluation/tasks.smk"
+include: "rules/evaluation/metrics.smk"
+include: "rules/scaling/endpoints.smk"
+include: "rules/scaling/fitting.smk"
+include: "rules/scaling/gains.smk"
+include: "rules/scaling/subsets.smk"
+include: "rules/scaling/calibration.smk"
+include: "rules/scaling/ablations.smk"
+include: "rules/reporting/tables.smk"
+include: "rules/reporting/figures.smk"
+include: "rules/reporting/paper.smk"
 
 
 rule all:
@@ -57,4 +38,5 @@ rule all:
 
 
 onstart:
-    before_start(workflow.cores if workflow.local_exec else None)
+    waiting = [start.Waiting(job.rule.name, dict(job.wildcards_dict)) for job in workflow.dag.needrun_jobs()]
+    start.before(STUDY, PATHS, waiting, workflow.cores if workflow.local_exec else None)

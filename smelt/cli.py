@@ -25,7 +25,7 @@ from smelt.study.base import Study
 from smelt.study.grid import GridStudy
 from smelt.workflow import specs
 
-KINDS = {"trained": "trains a grid", "own": "endpoints of a file", "simulated": "simulated endpoints"}
+KINDS = {"grid": "trains a grid", "endpoints": "endpoints of a file", "simulation": "simulated endpoints"}
 GAIN_COLUMNS = ["architecture", "budget_flops", "sparsity", "gain", "gain_low", "gain_high", "window", "resolved"]
 MATCH_COLUMNS = ["scale", "sparsity", "hidden_size", "layers", "executed_layers", "experts", "expert_width"]
 RATIOS = ["flops_ratio", "params_ratio", "kv_ratio"]
@@ -77,7 +77,7 @@ def _headline(path: Path) -> str:
 
 def _check(arguments: argparse.Namespace) -> None:
     study = _study(arguments.study)
-    print(f"{study.path}: a study that {KINDS[study.kind]}" if study.kind == "trained" else f"{study.path}: sound")
+    print(f"{study.path}: a study that {KINDS[study.kind]}" if study.kind == "grid" else f"{study.path}: sound")
     if isinstance(study, GridStudy):
         recipe = study.trained[0].training
         print(f"{len(study.networks)} networks, {len(study.trained)} runs, {len(recipe.branch_steps)} branches each:")

@@ -17,7 +17,7 @@ class Study(abc.ABC):
     path: Path
     config: dict[str, Any]
     schema: dict[str, Any]
-    kind: ClassVar[str]  # where its endpoints come from: trained, own or simulated
+    kind: ClassVar[str]  # where its endpoints come from: grid, endpoints or simulation, the key that says so
 
     def section(self, name: str, keys: Sequence[str] | None = None) -> dict[str, Any]:
         """A section's settings (all, or those of `keys`) without those that equal the schema's default."""

@@ -26,7 +26,7 @@ from smelt.tables import from_rows
 class EndpointStudy(Study):
     """A validated study whose endpoints stand in a file."""
 
-    kind = "own"
+    kind = "endpoints"
 
     @property
     def table(self) -> str:
@@ -81,7 +81,7 @@ class EndpointStudy(Study):
 class SimulatedStudy(EndpointStudy):
     """A validated study that simulates the losses of a table of endpoints."""
 
-    kind = "simulated"
+    kind = "simulation"
 
     @property
     def _table(self) -> str:

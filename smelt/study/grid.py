@@ -32,7 +32,7 @@ GIVEN_ONLY = {
 class GridStudy(Study):
     """A validated study that trains what it fits."""
 
-    kind = "trained"
+    kind = "grid"
 
     def check(self) -> None:
         """Solve the grid, so that a mistake in it shows."""

@@ -8,7 +8,9 @@ bounds a job and not a run.
 
 import dataclasses
 import math
-import os
+import sys
+from collections.abc import Callable
+from typing import Any
 
 from smelt.budgets import sharding
 from smelt.budgets.ledger import budget
@@ -16,7 +18,8 @@ from smelt.budgets.memory import STATE, activation_bytes, all_params, checkpoint
 from smelt.errors import UserError
 from smelt.study.base import Study
 from smelt.study.grid import GridStudy, Run
-from smelt.workflow import preflight
+from smelt.workflow import preflight, specs
+from smelt.workflow.paths import Paths
 
 MEGABYTE = 10**6
 HOUR = 60  # minutes
@@ -27,13 +30,6 @@ MARGIN = 1.5  # of the planned time, so that a slow node needs no second attempt
 CPU_FLOPS = 5e9  # a second of one core; 7 to 55 were measured, the least for the widest rows of small experts
 LOGIT_ROWS = 4096  # whose predictions exist at a time (smelt.model.gpu_loss)
 GPU_PROCESS = 16_000 * MEGABYTE  # bytes on the host of each GPU's own process: CUDA, shards, pinned buffers
-
-
-def state_root(study: Study) -> str:
-    """Where killed jobs leave what they resume from: beside the results, or below the folder that SMELT_STATE names,
-    which outlives a job where those do not."""
-    outside = os.environ.get("SMELT_STATE")
-    return f"{outside}/{study.name}" if outside else f"{study.root}/state"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,3 +111,81 @@ def _gpus(study: GridStudy, run: Run) -> int:
             "training.activation_checkpointing or training.expert_parallel, or raise training.processes"
         )
     return gpus
+
+
+class Requests:
+    """Functions of wildcards for the rules: what a job asks a scheduler for, and how it is started.
+
+    Whatever decides no bit of a run rides as a resource and not as a parameter, so that a change of it trains nothing.
+    """
+
+    def __init__(self, study: Study, paths: Paths) -> None:
+        self.study, self.paths = study, paths
+
+    def training(self, part: str, resource: str) -> Callable[[Any, int], Any]:
+        """What the job of a part of a run (run, stable or decay) asks for: gpu, mem_mb or runtime."""
+        return lambda wildcards, attempt: self._asked(
+            lambda study: getattr(training(study, self.paths.run(wildcards), part, attempt), resource)
+        )
+
+    def shard(self, resource: str) -> Callable[[Any, int], Any]:
+        """What packing one shard asks for."""
+        return lambda wildcards, attempt: self._asked(lambda study: getattr(shard(study, attempt), resource))
+
+    def costs_memory(self, wildcards: Any) -> int:
+        """Megabytes that measuring takes at the most: all architectures of a cell are alive at the same time."""
+        cells: dict[str, dict[str, int]] = {}
+        for run in self.paths.trained:
+            cells.setdefault(run.cell, {})[run.architecture] = preflight.memory(run)
+        return max((sum(members.values()) for members in cells.values()), default=0) // MEGABYTE
+
+    def state(self, part: str) -> Callable[[Any], str]:
+        """The folder from which a killed job of a part of a run resumes."""
+        return lambda wildcards: f"{self.paths.state}/{part.format(**wildcards)}"
+
+    def perf(self, part: str) -> Callable[[Any], str]:
+        """The file of lines, one a step, that a job writes while it trains."""
+        return lambda wildcards: f"{self.paths.results}/logs/training/{part.format(**wildcards)}.perf.jsonl"
+
+    def events(self, part: str) -> Callable[[Any], str]:
+        """The folder of a job's events for TensorBoard; empty where the study wants none."""
+        folder = f"{self.paths.results}/logs/training/tensorboard/{part}"
+        return lambda wildcards: folder.format(**wildcards) if self.study.config["monitoring"]["tensorboard"] else ""
+
+    def launched(self, module: str) -> Callable[[Any], str]:
+        """How a job that trains is started, on one process or on several.
+
+        The two dashes keep torchrun from taking the command's options for its own.
+        """
+
+        def command(wildcards: Any) -> str:
+            processes = self.processes(wildcards)
+            if processes == 1:
+                return f"python -m {module}"
+            torchrun = f"python -m torch.distributed.run --standalone --nproc-per-node {processes}"
+            return f"{torchrun} -m -- {module}"
+
+        return command
+
+    def processes(self, wildcards: Any) -> int:
+        """Processes that train a run together, each with one thread."""
+        return self.paths.run(wildcards).training.processes
+
+    def save_interval(self, wildcards: Any) -> int:
+        """Steps between saves of a run."""
+        return self.paths.run(wildcards).save_interval
+
+    def flops_per_token(self, wildcards: Any) -> int:
+        """Training FLOPs of a token of a run, LM head included."""
+        return self._asked(lambda study: specs.flops_per_token(study, self.paths.run(wildcards)))
+
+    def peak_flops(self, wildcards: Any) -> int:
+        """FLOP/s that a training job's processor can reach, as the study states it; 0 where it does not."""
+        return int(self.study.config["monitoring"]["peak_flops"])
+
+    def _asked(self, request: Callable[[GridStudy], Any]) -> Any:
+        assert isinstance(self.study, GridStudy)  # a run is named, or a shard
+        try:
+            return request(self.study)
+        except UserError as error:
+            sys.exit(f"error: {self.study.path}: {error}")

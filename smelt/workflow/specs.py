@@ -6,7 +6,9 @@ reruns a job when its spec changes.
 
 import dataclasses
 import os
-from collections.abc import Mapping
+import sys
+import typing
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from smelt.errors import UserError
 from smelt.model.settings import ModelSettings
 from smelt.reporting.paper.registry import read_registry
 from smelt.reporting.paper.rounding import coefficients
-from smelt.spec import plain
+from smelt.spec import canonical_json, plain
 from smelt.study import ablations, tasks
 from smelt.study.base import Study
 from smelt.study.endpoint_table import EndpointStudy, SimulatedStudy
@@ -268,14 +270,74 @@ def paper_numbers() -> str:
     return os.fspath(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def paper_comparison(study: Study) -> dict[str, Any]:
-    """Whose endpoints a study has: those of the paper's grid, simulated from its published surfaces, or another's."""
-    told = {"study": study.name}
+def paper_source(study: Study) -> str:
+    """Whether the study's endpoints can be compared with the paper's: "measured" (the paper's grid, trained here),
+    "simulated" (from the paper's published surfaces), or "" (not at all)."""
     if isinstance(study, GridStudy) and study.name == "paper":
-        return {**told, "endpoints": "measured"}
-    if isinstance(study, SimulatedStudy) and _published(study.config["simulation"]["surfaces"]):
-        return {**told, "endpoints": "simulated", **study.section("simulation", ["noise"])}
-    return told
+        return "measured"
+    published = isinstance(study, SimulatedStudy) and _published(study.config["simulation"]["surfaces"])
+    return "simulated" if published else ""
+
+
+def paper_comparison(study: Study) -> dict[str, Any]:
+    """What the comparison with the paper's numbers needs to know of the study."""
+    source = paper_source(study)
+    noise = study.section("simulation", ["noise"]) if source == "simulated" else {}
+    return {"study": study.name, **({"endpoints": source} if source else {}), **noise}
+
+
+def nothing(study: Study) -> dict[str, Any]:
+    """No settings."""
+    return {}
+
+
+class Specs:
+    """Functions of wildcards for the rules: canonical JSON of a job's settings, computed when a job is made.
+
+    A mistake in the study that shows only then ends Snakemake with one line.
+    """
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+
+    def of(self, settings: Callable[[Any], Mapping[str, Any]]) -> Callable[[Any], str]:
+        """The spec of a job that serves the whole study; `settings` is a function of this module."""
+        return lambda wildcards: self._json(lambda: settings(self._checked(settings)))
+
+    def of_run(self, settings: Callable[[Any, Run], Mapping[str, Any]]) -> Callable[[Any], str]:
+        """The spec of a job of the run that the wildcard `run` names."""
+        return lambda wildcards: self._json(lambda: settings(self.study, self._run(wildcards)))
+
+    def of_branch(self, wildcards: Any) -> str:
+        """The spec of the decay that the wildcards `run` and `branch` name."""
+        return self._json(lambda: decay(self._grid(), self._run(wildcards), int(wildcards.branch)))
+
+    def of_requests(self, wildcards: Any) -> str:
+        """The spec of the requests of the evaluation set that the wildcard `part` names."""
+        return self._json(lambda: tasks.requests(self.study, wildcards.part))
+
+    def section(self, name: str, *keys: str) -> Callable[[Any], str]:
+        """Settings of a section of the study, of a study that trains."""
+        return lambda wildcards: self._json(lambda: self._grid().section(name, keys))
+
+    def _json(self, settings: Callable[[], Mapping[str, Any]]) -> str:
+        try:
+            return canonical_json(settings())
+        except UserError as error:
+            sys.exit(f"error: {self.study.path}: {error}")
+
+    def _checked(self, settings: Callable[..., Any]) -> Study:
+        """The study, which must train where the settings are those of a grid."""
+        needed = typing.get_type_hints(settings)["study"]
+        return self._grid() if needed is GridStudy else self.study
+
+    def _grid(self) -> GridStudy:
+        if not isinstance(self.study, GridStudy):
+            raise UserError("its endpoints are given, so that no job trains or evaluates anything; take another target")
+        return self.study
+
+    def _run(self, wildcards: Any) -> Run:
+        return self._grid().runs[wildcards.run]
 
 
 def _published(surfaces: Mapping[str, Mapping[str, float]]) -> bool:

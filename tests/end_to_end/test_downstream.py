@@ -9,8 +9,8 @@ EVALUATION = {
     "all_endpoints": {"preset": "smoke", "shots": [0, 4], "seeds": [0, 1]},
     "last_endpoint": {"preset": "smoke", "shots": [0, 4], "seeds": [0, 1], "sampler": "nested"},
 }
-DOWNSTREAM = """calibration calibration_figure calibration_tables core downstream_figure downstream_tables
-generated_items icl icl_figure last_word_items requests score task_scores""".split()
+DOWNSTREAM = """calibration calibration_figure calibration_tables core downstream_figure generate icl_comparison
+icl_figure last_word requests score task_scores task_tables""".split()
 
 
 def rows(workspace, name: str) -> list[dict[str, str]]:

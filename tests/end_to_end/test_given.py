@@ -15,14 +15,14 @@ TRAINING = {
     "tokenizer",
     "shard",
     "heldout",
-    "corpus",
-    "budgets",
+    "corpus_summary",
+    "budget_tables",
     "train",
-    "evaluate",
-    "endpoints",
+    "heldout_loss",
+    "collect",
 }
 FITS = ["fit", "gain", "sensitivity"]
-TABLES_AND_FIGURES = ["scaling_tables", "sensitivity_table", "scaling_figures"]
+TABLES_AND_FIGURES = ["scaling_tables", "sensitivity_tables", "scaling_figures"]
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +41,7 @@ def rows(workspace: Workspace, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize(("study", "first"), [("published", "simulated_endpoints"), (EXAMPLE, "own_endpoints")])
+@pytest.mark.parametrize(("study", "first"), [("published", "simulate"), (EXAMPLE, "user_table")])
 def test_no_job_trains(tmp_path, study, first):
     jobs = {job.split()[0] for job in Workspace.cloned(tmp_path / "clone", study).waiting()}
     assert first in jobs
@@ -100,7 +100,7 @@ def test_another_place_and_new_time_stamps_rerun_nothing(workspace):
     [
         ({"bootstrap_draws": 60}, [*FITS, *TABLES_AND_FIGURES]),
         ({"sparsities": {"S85": 0.845}}, [*FITS, *TABLES_AND_FIGURES]),
-        ({"s_convention": "own"}, ["own_endpoints", *FITS, *TABLES_AND_FIGURES]),
+        ({"s_convention": "own"}, ["user_table", *FITS, *TABLES_AND_FIGURES]),
     ],
 )
 def test_a_setting_reruns_what_uses_it(workspace, change, jobs):
@@ -110,7 +110,7 @@ def test_a_setting_reruns_what_uses_it(workspace, change, jobs):
 
 def test_an_edited_endpoint_reruns_all(workspace):
     workspace.edit("config/examples/endpoints.csv", ",2.3180,", ",2.3181,")
-    assert workspace.waiting() == expected("own_endpoints", FITS, TABLES_AND_FIGURES)
+    assert workspace.waiting() == expected("user_table", FITS, TABLES_AND_FIGURES)
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_noise_reruns_all(tmp_path):
     assert study.waiting(target) == []
     config = study.study.read_text(encoding="utf-8")
     study.write(study.study, config.replace("simulation:\n", "simulation:\n  noise: 1.0\n"))
-    assert study.waiting(target) == ["fit", "gain", "simulated_endpoints"]
+    assert study.waiting(target) == ["fit", "gain", "simulate"]
 
 
 @pytest.mark.parametrize(

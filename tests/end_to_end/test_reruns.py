@@ -10,20 +10,20 @@ from tests.end_to_end.conftest import DONE, expected
 CELLS = ("H16-S85", "H16-S90", "H24-S85")
 RUNS = [f"{architecture}-{cell}" for cell in CELLS for architecture in ("baseline", "smelt")]
 TABLES_AND_FIGURES = ["scaling_tables", "scaling_figures"]
-OTHER_CHOICES = ["sensitivity", "sensitivity_table"]
-PARTS = ["breakdown_tables", "breakdown_figures"]
+OTHER_CHOICES = ["sensitivity", "sensitivity_tables"]
+PARTS = ["subset_tables", "subset_figures"]
 FITS = ["fit", "gain", "subsets", *OTHER_CHOICES]
-LOGS = ["training_curves", "runs"]
-POOLED = ["endpoints", "breakdown", "length", *FITS, *TABLES_AND_FIGURES, *PARTS]
+LOGS = ["training_curves", "health"]
+POOLED = ["collect", "breakdown", "length", *FITS, *TABLES_AND_FIGURES, *PARTS]
 
 
 def trained(*runs: str) -> list[str]:
     """The jobs of runs that are trained: each is trained and evaluated once, and what is made of all logs."""
-    return [f"{rule} {run}" for run in runs for rule in ("train", "evaluate")] + LOGS
+    return [f"{rule} {run}" for run in runs for rule in ("train", "heldout_loss")] + LOGS
 
 
 def evaluated(*runs: str) -> list[str]:
-    return [f"evaluate {run}" for run in runs]
+    return [f"heldout_loss {run}" for run in runs]
 
 
 def test_nothing_is_left_to_do(finished):
@@ -68,7 +68,7 @@ def test_one_runs_learning_rate(workspace):
     """Exactly that run, its evaluation, and what is pooled over runs."""
     workspace.change(runs={"smelt-H16-S85": {"learning_rate": 0.03}})
     jobs = workspace.waiting()
-    assert jobs == expected("train smelt-H16-S85", "evaluate smelt-H16-S85", LOGS, POOLED)
+    assert jobs == expected("train smelt-H16-S85", "heldout_loss smelt-H16-S85", LOGS, POOLED)
     assert len(jobs) == 16
     workspace.change(runs={"smelt-H16-S85": {}})
     assert workspace.waiting() == []
@@ -91,18 +91,20 @@ def test_a_seed_more_trains_new_runs_only(workspace):
 
 def test_a_cell_more_trains_its_pair_only(workspace):
     workspace.change(grid={"exclude": []})
-    assert workspace.waiting() == expected(trained("baseline-H24-S90", "smelt-H24-S90"), "plan", "budgets", POOLED)
+    assert workspace.waiting() == expected(
+        trained("baseline-H24-S90", "smelt-H24-S90"), "plan", "budget_tables", POOLED
+    )
 
 
 def test_a_cell_less_trains_nothing(workspace):
     workspace.change(grid={"exclude": ["H24-S90", "H16-S90"]})
-    assert workspace.waiting() == expected(LOGS, "plan", "budgets", POOLED)
+    assert workspace.waiting() == expected(LOGS, "plan", "budget_tables", POOLED)
 
 
 def test_a_longer_run_packs_new_shards_only_and_retrains_no_other(workspace):
     workspace.change(runs={"smelt-H16-S85": {"steps": 12, "branch_steps": [2, 5, 12]}})
     assert workspace.waiting() == expected(
-        trained("smelt-H16-S85"), "shard stable 00004", "shard stable 00005", "corpus", "plan", POOLED
+        trained("smelt-H16-S85"), "shard stable 00004", "shard stable 00005", "corpus_summary", "plan", POOLED
     )
 
 
@@ -123,7 +125,7 @@ def test_a_new_key_with_a_default_reruns_nothing(workspace):
     [
         ("scaling", {"bootstrap_draws": 30}, [*FITS, "length", *TABLES_AND_FIGURES, *PARTS]),
         ("evaluation", {"precision": "float32"}, [*evaluated(*RUNS), *POOLED]),
-        ("corpus", {"heldout_tokens": 500}, ["heldout", "corpus", *evaluated(*RUNS), *POOLED]),
+        ("corpus", {"heldout_tokens": 500}, ["heldout", "corpus_summary", *evaluated(*RUNS), *POOLED]),
     ],
 )
 def test_a_stages_setting_reruns_that_stage_and_what_follows(workspace, section, change, jobs):
@@ -134,21 +136,21 @@ def test_a_stages_setting_reruns_that_stage_and_what_follows(workspace, section,
 @pytest.mark.parametrize(
     ("module", "jobs"),
     [
-        ("corpus/summary", ["corpus"]),
-        ("corpus/contexts/heldout", ["heldout", "corpus", *evaluated(*RUNS), *POOLED]),
-        ("budgets/table", ["budgets"]),
+        ("corpus/summary", ["corpus_summary"]),
+        ("corpus/contexts/heldout", ["heldout", "corpus_summary", *evaluated(*RUNS), *POOLED]),
+        ("budgets/table", ["budget_tables"]),
         ("budgets/plan", ["plan"]),
-        ("training/health", ["runs"]),
+        ("training/health", ["health"]),
         ("training/steps/step", [*trained(*RUNS), *POOLED]),
         ("model/transformer", [*trained(*RUNS), *POOLED]),
-        ("model/execution", [*trained(*RUNS), "plan", "budgets", *POOLED]),
+        ("model/execution", [*trained(*RUNS), "plan", "budget_tables", *POOLED]),
         ("evaluation/scoring/heldout_loss", [*evaluated(*RUNS), *POOLED]),
         ("scaling/endpoints/collect", POOLED),
         ("scaling/fitting/resampling", [*FITS, "length", *TABLES_AND_FIGURES, *PARTS]),
         ("scaling/fitting/refit", [*FITS, *TABLES_AND_FIGURES, *PARTS]),
         ("scaling/gains/gain", ["gain", "subsets", *TABLES_AND_FIGURES, *PARTS]),
-        ("reporting/tables", ["scaling_tables", "sensitivity_table", "breakdown_tables"]),
-        ("reporting/style/style", ["scaling_figures", "breakdown_figures", "training_curves"]),
+        ("reporting/tables", ["scaling_tables", "sensitivity_tables", "subset_tables"]),
+        ("reporting/style/style", ["scaling_figures", "subset_figures", "training_curves"]),
         ("scaling/endpoints/user_table", []),
         ("study/load", []),
         ("study/grid", []),

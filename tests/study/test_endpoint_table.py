@@ -36,7 +36,7 @@ def read(tmp_path):
 
 def test_the_example_is_read_as_it_says():
     study = studies.read(EXAMPLE / "own.yaml")
-    assert (study.kind, study.name, study.root) == ("own", "own", "results/own")
+    assert (study.kind, study.name, study.root) == ("endpoints", "own", "results/own")
     assert study.table == str(EXAMPLE / "endpoints.csv") or study.table == "config/examples/endpoints.csv"
     assert len(study.given.rows) == 144
     assert {row["source"] for row in study.given.rows} == {"simulated from the published surfaces, with noise"}
@@ -49,7 +49,7 @@ def test_the_example_is_read_as_it_says():
 
 def test_the_published_study_is_simulated():
     study = studies.read(studies.find("published"))
-    assert (study.kind, study.s_convention, study.reference) == ("simulated", "own", "baseline")
+    assert (study.kind, study.s_convention, study.reference) == ("simulation", "own", "baseline")
     assert {row["source"] for row in study.given.rows} == {"simulated from the published surfaces"}
     assert "noise" not in specs.simulated_endpoints(study)  # its default
     assert "endpoints" not in specs.simulated_endpoints(study)
@@ -148,7 +148,7 @@ def test_fewer_endpoints_than_coefficients(read):
     ):
         read({}, "\n".join(short))
     one = kept("100M-S85").splitlines()
-    assert read({}, "\n".join(one)).kind == "own"  # b is held: six endpoints for five coefficients
+    assert read({}, "\n".join(one)).kind == "endpoints"  # b is held: six endpoints for five coefficients
     with pytest.raises(UserError, match="4 endpoints of baseline to fit, fewer than the 5 coefficients"):
         read({}, "\n".join(one[:5] + one[7:]))
 

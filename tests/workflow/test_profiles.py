@@ -11,23 +11,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from tests.workflow.parsed import ROOT, rules
+
+RULES = rules()
 PLUGINS = {"slurm": "snakemake_executor_plugin_slurm", "kubernetes": "snakemake_executor_plugin_kubernetes"}
 RULE = re.compile(r"^ *rule (\w+):$")
 
 
 def profile(name: str) -> dict:
     return yaml.safe_load((ROOT / "profiles" / name / "profile.yaml").read_text())
-
-
-def rules() -> list[str]:
-    """Names of all rules of the workflow, whatever the study."""
-    return [name for path in ROOT.glob("rules/**/*.smk") for name in defined(path)]
-
-
-def defined(path: Path) -> list[str]:
-    """Names of the rules of one file."""
-    return re.findall(r"^rule (\w+):", path.read_text(), re.MULTILINE)
 
 
 def planned(name: str, study: str, *options: str) -> tuple[list[dict[str, str]], float]:
@@ -52,8 +44,8 @@ def planned(name: str, study: str, *options: str) -> tuple[list[dict[str, str]],
 
 
 def test_groups_name_rules_that_exist() -> None:
-    assert set(profile("slurm")["groups"]) <= set(rules())
-    assert set(profile("kubernetes")["set-resources"]) <= set(rules())
+    assert set(profile("slurm")["groups"]) <= RULES.keys()
+    assert set(profile("kubernetes")["set-resources"]) <= RULES.keys()
 
 
 def test_both_clusters_group_the_same() -> None:
@@ -62,11 +54,13 @@ def test_both_clusters_group_the_same() -> None:
 
 def test_short_rules_of_the_last_stages_are_grouped() -> None:
     """What follows the fit is seconds of work; a rule that is added there belongs to a group."""
-    stages = [ROOT / "rules" / name for name in ("scaling.smk", "reporting.smk")]
-    paths = [*stages, *(ROOT / "rules").glob("scaling/*.smk"), *(ROOT / "rules").glob("reporting/*.smk")]
-    found = [name for path in paths for name in defined(path)]
+    stages = [ROOT / "rules" / stage for stage in ("scaling", "reporting")]
+    short = {
+        name for name, rule in RULES.items() if any(Path(rule.snakefile).is_relative_to(stage) for stage in stages)
+    }
+    assert len(short) > 15
     alone = {"tables", "figures"}  # they run where Snakemake does
-    assert set(found) - alone <= set(profile("slurm")["groups"])
+    assert short - alone <= set(profile("slurm")["groups"])
 
 
 @pytest.mark.slow

@@ -221,7 +221,15 @@ def test_a_study_of_sweeps_goes_from_text_to_its_tables_and_figures(tmp_path):
         ablations={"loop_count": {"axis": "visits", "lines": {"half": {"architectures": ["baseline", "smelt"]}}}},
     )
     planned = {job.split()[0] for job in clone.waiting()}
-    assert planned >= {"train", "evaluate", "endpoints", "sweeps", "sweep_figures", "scaling_tables", "budgets"}
+    assert planned >= {
+        "train",
+        "heldout_loss",
+        "collect",
+        "ablations",
+        "ablation_figures",
+        "scaling_tables",
+        "budget_tables",
+    }
     assert not planned & {"fit", "gain", "sensitivity", "subsets", "length", "breakdown", "scaling_figures"}
     clone.finish()
     written = {path.name for path in (clone.results / "tables").iterdir()}

@@ -1,6 +1,6 @@
-"""Scaling, of a study with downstream scores: what the scores say beyond the loss.
+"""Scaling: what downstream scores say beyond the loss, of studies that have some.
 
-In: results/scaling/endpoints.parquet; the table that the study names under `scores`.
+In: results/scaling/endpoints.parquet; the table that the study names under `scores`, or its own evaluation's.
 Out: results/scaling/: calibration.parquet (the reference's curves from loss to score), calibration_residuals.parquet,
 calibration_means.parquet (by scale and by category) and wins.parquet.
 """
@@ -9,19 +9,19 @@ calibration_means.parquet (by scale and by category) and wins.parquet.
 rule calibration:
     """Calibrate the reference's scores against its loss, and compare the others with the curves."""
     input:
-        endpoints=f"{RESULTS}/scaling/endpoints.parquet",
-        scores=STUDY.scores,
+        endpoints="<results>/scaling/endpoints.parquet",
+        scores=PATHS.scores,
     output:
-        calibration=f"{RESULTS}/scaling/calibration.parquet",
-        residuals=f"{RESULTS}/scaling/calibration_residuals.parquet",
-        means=f"{RESULTS}/scaling/calibration_means.parquet",
-        wins=f"{RESULTS}/scaling/wins.parquet",
+        calibration="<results>/scaling/calibration.parquet",
+        residuals="<results>/scaling/calibration_residuals.parquet",
+        means="<results>/scaling/calibration_means.parquet",
+        wins="<results>/scaling/wins.parquet",
     log:
-        f"{RESULTS}/logs/scaling/calibration.log",
+        "<logs>/scaling/calibration.log",
     benchmark:
-        f"{RESULTS}/benchmarks/scaling/calibration.tsv"
+        "<benchmarks>/scaling/calibration.tsv"
     params:
-        spec=job(jobs.calibration),
+        spec=SPECS.of(specs.calibration),
         code=fingerprint("smelt.scaling.calibration.calibration"),
     threads: 1
     resources:

@@ -1,0 +1,106 @@
+"""Where files lie and which tables a study has, asked without Snakemake."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from smelt.study import load as studies
+from smelt.workflow import specs, targets
+from smelt.workflow.paths import NEVER, UNUSED, Paths
+from smelt.workflow.specs import Specs
+from tests.workflow.parsed import ROOT
+
+
+def study(name):
+    return studies.read(studies.find(name))
+
+
+def paths(name):
+    return Paths(study(name), ROOT, "cache")
+
+
+def test_one_of_three_rules_writes_the_endpoints():
+    for name, writer in (("smoke", "collect"), ("published", "simulate"), ("config/examples/own.yaml", "user_table")):
+        one = paths(str(ROOT / name) if "/" in name else name)
+        writers = {rule: one.pathvars[rule] for rule in ("collect", "simulate", "user_table")}
+        assert writers.pop(writer) == f"{one.results}/scaling"
+        assert all(folder.startswith(f"{one.results}/{UNUSED}/") for folder in writers.values())
+
+
+def test_one_of_two_forms_trains():
+    one = paths("smoke").pathvars
+    assert (one["run_jobs"], one["branch_jobs"]) == ("results/smoke/training", "results/smoke/unused/branch_jobs")
+    one = paths("paper").pathvars
+    assert (one["run_jobs"], one["branch_jobs"]) == ("results/paper/unused/run_jobs", "results/paper/training")
+
+
+def test_runs_and_shards_of_a_grid():
+    one = paths("smoke")
+    assert len(one.trained) == 6
+    assert list(one.branches) == [1, 2, 3]
+    wildcards = SimpleNamespace(run="smelt-H16-S85", stream="stable", shard="00001")
+    assert one.run_shards("stable")(wildcards) == [
+        f"results/smoke/corpus/stable/shard-{number:05d}.parquet" for number in range(4)
+    ]  # eight steps of one context, two contexts a shard
+    assert one.previous_shard(wildcards) == ["results/smoke/corpus/stable/shard-00000.parquet"]
+    assert one.previous_shard(SimpleNamespace(stream="stable", shard="00000")) == []
+    assert one.of_runs("training/{run}/log.parquet")[0] == "results/smoke/training/baseline-H16-S85/log.parquet"
+    assert (one.scored, one.item_files, one.requests("all_endpoints")) == (False, [], [])
+
+
+def test_a_study_that_trains_nothing_has_no_runs():
+    one = paths("published")
+    assert (one.runs, one.trained, list(one.branches), one.run_pattern) == ({}, [], [], NEVER)
+    assert (one.of_runs("{run}"), one.models, one.contexts_needed("stable")) == ([], [], 0)
+    assert [path.split("config/")[1] for path in one.table] == ["published/endpoints.csv"]
+
+
+def test_state_may_lie_outside(monkeypatch):
+    assert paths("smoke").state == "results/smoke/state"
+    monkeypatch.setenv("SMELT_STATE", "/scratch")
+    assert paths("smoke").state == "/scratch/smoke"
+
+
+@pytest.mark.parametrize(
+    ("name", "tables", "figures"),
+    [
+        ("published", [*targets.ANSWERS, "sensitivity", "paper_comparison"], targets.FIGURES),
+        (
+            "tune",
+            ["learning_rate", "plan", "budgets", "corpus", "streams", "runs"],
+            ["learning_rate", "training_curves"],
+        ),
+    ],
+)
+def test_tables_and_figures_of_a_study(name, tables, figures):
+    assert targets.tables(study(name)) == tables
+    assert targets.figures(study(name)) == figures
+
+
+def test_a_grid_has_tables_of_every_stage():
+    tables, figures = targets.tables(study("desk")), targets.figures(study("desk"))
+    assert {"ce_gain", "sensitivity", "subsets", "core", "icl", "calibration", "budgets", "runs"} <= set(tables)
+    assert {"gain_curve", "quartiles", "downstream", "icl", "calibration", "training_curves"} <= set(figures)
+    assert len(tables) == len(set(tables))
+    assert targets.figure_files(["icl"]) == [f"<results>/figures/icl.{kind}" for kind in ("pdf", "svg", "png")]
+
+
+def test_ablations_take_the_place_of_fits():
+    one = study("ablations")
+    names = targets.ablations(one)
+    assert names
+    assert targets.scaling_tables(one) == [*names, "endpoints"]
+    assert not targets.fits(one)
+    assert "ce_gain" not in targets.tables(one)
+
+
+def test_only_the_paper_s_study_or_its_surfaces_are_compared_with_the_paper():
+    assert specs.paper_source(study("paper")) == "measured"
+    assert specs.paper_source(study("published")) == "simulated"
+    assert specs.paper_source(study("smoke")) == ""
+    assert "tables/budgets.parquet" in targets.compared_tables(study("paper"))
+
+
+def test_a_spec_of_training_in_a_study_that_trains_nothing_ends_with_one_line():
+    with pytest.raises(SystemExit, match=r"published\.yaml: its endpoints are given"):
+        Specs(study("published")).of(specs.budgets)(SimpleNamespace())
