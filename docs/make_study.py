@@ -11,7 +11,7 @@ HEAD = """# The study file, key by key
 Made from `config/schema.yaml` by `python docs/make_study.py`; a test holds the two together. A study is one YAML file,
 chosen with `--config study=NAME` (a file of `config/`) or `--config study=path/to/file.yaml`; a target stands before
 `--config`. Studies are never merged: copy `config/desk.yaml`, give it another `name:`, and change what you like. A
-mistake is one line that names the key and the mend.
+mistake is one line that names the key and how to fix it.
 
 A study trains a grid (`corpus`, `grid`, `training`), or it takes your own endpoints (`endpoints`, see
 [endpoints.md](endpoints.md)), or it simulates them from known surfaces (`simulation`, as `config/published.yaml` does).

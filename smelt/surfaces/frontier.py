@@ -93,7 +93,7 @@ def gain(target: Slice, reference: Slice, compute: Array | float) -> Array:
 
 
 def tokens_per_parameter(section: Slice, compute: Array | float) -> Array:
-    """TPP = D* / (F*/6): tokens per active parameter, a parameter being 6 training FLOPs per token."""
+    """TPP = D* / (F*/6): tokens per dense-equivalent parameter, a parameter being 6 training FLOPs per token."""
     flops, tokens = optimum(section, compute)
     return 6 * tokens / flops
 

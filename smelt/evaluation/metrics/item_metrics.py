@@ -173,7 +173,7 @@ def _check(group: Group, task: Task, starts: Integers, counts: Integers) -> None
     faults = (
         (~np.isfinite(columns["log_probability"]), "a log-likelihood is not finite"),
         (columns["tokens"] < 1, "a continuation has no token"),
-        (columns["choice"] != np.arange(len(item)) - starts[item], "a choice is missing or stands there twice"),
+        (columns["choice"] != np.arange(len(item)) - starts[item], "a choice is missing or appears twice"),
         ((np.add.reduceat(columns["gold"].astype(int), starts) != 1)[item], "not exactly one choice is the right one"),
         (((counts < least) | (counts > most))[item], f"{task.kind} does not go with its number of choices"),
     )

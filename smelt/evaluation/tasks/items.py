@@ -124,7 +124,7 @@ def _row(place: str, line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise UserError(f"{place}: not UTF-8 ({error.reason} at byte {error.start}); convert the file") from None
     except _Twice as error:
-        raise UserError(f"{place}: the field {error} stands there twice; keep one of them") from None
+        raise UserError(f"{place}: the field {error} appears twice; keep one of them") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: not JSON ({error}); expected one JSON object a row") from None
     if not isinstance(row, dict):

@@ -87,7 +87,7 @@ def read_registry(path: Path) -> list[Entry]:
         entry = Entry(**row)
         _check(entry, f"{path}, line {line}")
         if entry.id in seen:
-            raise UserError(f"{path}, line {line}: id {entry.id!r} stands there twice; each number has one row")
+            raise UserError(f"{path}, line {line}: id {entry.id!r} appears twice; each number has one row")
         seen.add(entry.id)
         entries.append(entry)
     return entries

@@ -23,7 +23,7 @@ ALLOCATION = pa.schema(
         field("architecture", pa.string(), "execution plan"),
         field("flops_per_token", pa.float64(), "F*: compute-optimal training FLOPs per token"),
         field("tokens", pa.float64(), "D*: compute-optimal training tokens"),
-        field("tpp", pa.float64(), "tokens per active parameter, D* / (F*/6)"),
+        field("tpp", pa.float64(), "tokens per dense-equivalent parameter, D* / (F*/6)"),
         field("tpp_low", pa.float64(), "low end of its 95 % bootstrap interval"),
         field("tpp_high", pa.float64(), "high end of its 95 % bootstrap interval"),
         WINDOW,

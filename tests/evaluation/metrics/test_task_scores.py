@@ -158,8 +158,8 @@ CHOICES = [row(0, 0, True, -1.0), row(0, 1, False, -2.0), row(1, 0, False, -2.0)
     ("rows", "message"),
     [
         (CHOICES[:3], "item 1: not exactly one choice is the right one"),
-        ([*CHOICES[:2], CHOICES[3]], "item 1: a choice is missing or stands there twice"),
-        ([*CHOICES, CHOICES[3]], "item 1: a choice is missing or stands there twice"),
+        ([*CHOICES[:2], CHOICES[3]], "item 1: a choice is missing or appears twice"),
+        ([*CHOICES, CHOICES[3]], "item 1: a choice is missing or appears twice"),
         (CHOICES[:1], "item 0: multiple_choice does not go with its number of choices"),
         ([CHOICES[0], row(0, 1, True)], "item 0: not exactly one choice"),
         ([*CHOICES[:3], row(1, 1, True, math.nan)], "item 1: a log-likelihood is not finite"),

@@ -425,7 +425,7 @@ HEADER = "id,meaning,where,printed,kind,study,table,rows,column,how,scale,propag
         ("x,m,Sec. 1,1,result,,,,,,,,", "line 2, column table: a result names"),
         ("x,,Sec. 1,1,setting,,,,,,,,", "line 2, column meaning: empty"),
         ("x,m,Sec. 1,1,setting", "line 2: expected 13 fields"),
-        ("x,m,Sec. 1,1,setting,,,,,,,,\nx,m,Sec. 1,2,setting,,,,,,,,", "line 3: id 'x' stands there twice"),
+        ("x,m,Sec. 1,1,setting,,,,,,,,\nx,m,Sec. 1,2,setting,,,,,,,,", "line 3: id 'x' appears twice"),
     ],
 )
 def test_a_mistake_in_the_registry(tmp_path: Path, line: str, message: str) -> None:
