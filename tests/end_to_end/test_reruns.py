@@ -150,7 +150,7 @@ def test_a_stages_setting_reruns_that_stage_and_what_follows(workspace, section,
         ("scaling/fitting/refit", [*FITS, *TABLES_AND_FIGURES, *PARTS]),
         ("scaling/gains/gain", ["gain", "subsets", *TABLES_AND_FIGURES, *PARTS]),
         ("reporting/tables", ["scaling_tables", "sensitivity_tables", "subset_tables"]),
-        ("reporting/style/style", ["scaling_figures", "subset_figures", "training_curves"]),
+        ("reporting/style/page", ["scaling_figures", "subset_figures", "training_curves"]),
         ("scaling/endpoints/user_table", []),
         ("study/load", []),
         ("study/grid", []),
@@ -166,7 +166,7 @@ def test_edited_code_reruns_what_it_reaches(workspace, module, jobs):
 
 def test_edited_comments_and_docstrings_rerun_nothing(workspace):
     modules = ("training/trainer", "model/transformer", "artifacts", "corpus/contexts/shard", "scaling/fitting/fit")
-    modules += ("reporting/style/style", "surfaces/frontier")
+    modules += ("reporting/style/page", "surfaces/frontier")
     for module in modules:
         path = workspace.folder / f"smelt/{module}.py"
         text = path.read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from smelt import spec
 from smelt.artifacts import read_table
 from smelt.errors import command
-from smelt.reporting.style import style
+from smelt.reporting.style import colours, legend, page
 from smelt.reporting.style.labels import Row, grouped, reference_first, simulation
 
 LABELS = {
@@ -45,16 +45,16 @@ class Settings:
 def draw(rows: Sequence[Row], endpoints: Sequence[Row], axis: str, settings: Settings) -> Figure:
     """One sweep; `axis` is the column that its points differ in."""
     lines = reference_first([row["line"] for row in rows], settings.reference)
-    looks = style.architecture_style(lines, settings.reference)
-    colours = style.colours(lines)
+    looks = colours.architecture_style(lines, settings.reference)
+    colour_of = colours.by_label(lines)
     cells = grouped(rows, "scale", "sparsity")
     losses = _last_losses(endpoints)
-    figure, axes = style.panels(2 * len(cells), columns=len(cells), sharex="col")
+    figure, axes = page.panels(2 * len(cells), columns=len(cells), sharex="col")
     for place, (cell, inside) in enumerate(cells.items()):
         above, below = axes[place], axes[place + len(cells)]
         for line, points in grouped([row for row in inside if row["loss"] is not None], "line").items():
             points.sort(key=lambda row: row[axis])
-            look = looks[line](colours[line])
+            look = looks[line](colour_of[line])
             shift = NUDGE * (lines.index(line) + 1) * _step(inside, axis)
             _curve(above, points, axis, "loss", look, shift, losses)
             _curve(below, points, axis, "difference", look, shift, losses)
@@ -65,12 +65,12 @@ def draw(rows: Sequence[Row], endpoints: Sequence[Row], axis: str, settings: Set
         below.xaxis.set_major_locator(FixedLocator(ticks))
         below.xaxis.set_minor_locator(NullLocator())
         below.set_xticklabels([f"{tick:.3g}" for tick in ticks])
-    entries = [style.key(line.replace("_", " "), marker="o", **looks[line](colours[line])) for line in lines]
-    entries.append(style.key("single seed", marker="o", markersize=2.5, color="0.5", linestyle="none"))
-    entries.append(style.key("resolved", marker="o", ms=9, mfc="none", mec="0.3", linestyle="none"))
+    entries = [legend.key(line.replace("_", " "), marker="o", **looks[line](colour_of[line])) for line in lines]
+    entries.append(legend.key("single seed", marker="o", markersize=2.5, color="0.5", linestyle="none"))
+    entries.append(legend.key("resolved", marker="o", ms=9, mfc="none", mec="0.3", linestyle="none"))
     simulated = simulation(endpoints)
-    style.legend(figure, entries, title=simulated)
-    style.footer(figure, simulated, f"study {settings.study}", *_footer(rows))
+    legend.legend(figure, entries, title=simulated)
+    legend.footer(figure, simulated, f"study {settings.study}", *_footer(rows))
     return figure
 
 
@@ -155,9 +155,9 @@ def main(argv: Sequence[str]) -> None:
     settings = spec.load(Settings, arguments.spec)
     endpoints = read_table(arguments.endpoints).to_pylist()
     known = {path.stem: path for path in arguments.sweeps}
-    wanted = style.by_figure(arguments.out, [name for name in settings.axes if name in known])
+    wanted = page.by_figure(arguments.out, [name for name in settings.axes if name in known])
     for name, paths in wanted.items():
-        style.save(draw(read_table(known[name]).to_pylist(), endpoints, settings.axes[name], settings), paths)
+        page.save(draw(read_table(known[name]).to_pylist(), endpoints, settings.axes[name], settings), paths)
 
 
 if __name__ == "__main__":

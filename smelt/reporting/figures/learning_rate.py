@@ -12,25 +12,25 @@ from matplotlib.figure import Figure
 
 from smelt.artifacts import read_table
 from smelt.errors import command
-from smelt.reporting.style import style
+from smelt.reporting.style import colours, legend, log_axes, page
 from smelt.reporting.style.labels import Row, architectures, grouped
 
 
 def draw(rows: Sequence[Row], study: str, reference: str) -> Figure:
     """Line style says the architecture; a ring marks the best rate of each."""
     names = architectures(rows, reference)
-    looks, colours = style.architecture_style(names, reference), style.colours(names)
+    looks, colour_of = colours.architecture_style(names, reference), colours.by_label(names)
     cells = grouped(rows, "scale", "sparsity")
     columns = 2 if len(cells) in (2, 4) else 3
-    figure, axes = style.panels(len(cells), columns=columns, sharex=True, sharey=True)
+    figure, axes = page.panels(len(cells), columns=columns, sharex=True, sharey=True)
     rates = [row["learning_rate"] for row in rows]
     for axis, (cell, inside) in zip(axes, cells.items(), strict=True):
         for name, curve in grouped(inside, "architecture").items():
             curve.sort(key=lambda row: row["learning_rate"])
             points = [[row[column] for row in curve] for column in ("learning_rate", "loss")]
-            axis.plot(*points, marker="o", **looks[name](colours[name]))
+            axis.plot(*points, marker="o", **looks[name](colour_of[name]))
             best = next(row for row in curve if row["best"])
-            axis.plot(best["learning_rate"], best["loss"], "o", ms=9, mfc="none", mec=colours[name])
+            axis.plot(best["learning_rate"], best["loss"], "o", ms=9, mfc="none", mec=colour_of[name])
         axis.set(
             xscale="log", title="-".join(cell), xlabel="peak learning rate", ylabel="held-out loss (nats per token)"
         )
@@ -39,14 +39,14 @@ def draw(rows: Sequence[Row], study: str, reference: str) -> Figure:
             0.5, 0.98, _differences(inside, reference), transform=axis.transAxes, ha="center", va="top", fontsize=6.5
         )
     for axis in axes:
-        style.plain_log(axis.xaxis, min(rates) / 1.2, max(rates) * 1.2)
+        log_axes.plain_log(axis.xaxis, min(rates) / 1.2, max(rates) * 1.2)
         axis.label_outer()
-    entries = [style.key(name, marker="o", **looks[name](colours[name])) for name in names]
-    entries.append(style.key("best rate", marker="o", ms=9, mfc="none", mec="0.3", linestyle="none"))
-    style.legend(figure, entries)
+    entries = [legend.key(name, marker="o", **looks[name](colour_of[name])) for name in names]
+    entries.append(legend.key("best rate", marker="o", ms=9, mfc="none", mec="0.3", linestyle="none"))
+    legend.legend(figure, entries)
     tokens = " and ".join(f"{count:,}" for count in sorted({row["tokens"] for row in rows}))
     seeds = ", ".join(str(count) for count in sorted({row["seeds"] for row in rows}))
-    style.footer(figure, f"study {study}", f"{len(rows)} endpoints of {tokens} tokens", f"seeds a point: {seeds}")
+    legend.footer(figure, f"study {study}", f"{len(rows)} endpoints of {tokens} tokens", f"seeds a point: {seeds}")
     return figure
 
 
@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> None:
     arguments = parser.parse_args(argv)
     settings = json.loads(arguments.spec)
     rows = read_table(arguments.rates).to_pylist()
-    style.save(draw(rows, settings["study"], settings["reference"]), arguments.out)
+    page.save(draw(rows, settings["study"], settings["reference"]), arguments.out)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from smelt.artifacts import read_table
 from smelt.errors import UserError, command
-from smelt.reporting.style import style
+from smelt.reporting.style import colours, legend, page
 from smelt.reporting.style.labels import reference_first
 
 SMOOTHED = 0.05  # share of the steps that a running mean spans
@@ -59,22 +59,22 @@ def draw(curves: Sequence[Curve], study: str, reference: str) -> Figure:
     scales = _natural({curve.scale for curve in curves})
     sparsities = _natural({curve.sparsity for curve in curves})
     names = reference_first((curve.architecture for curve in curves), reference)
-    colours, looks = style.colours(sparsities), style.architecture_style(names, reference)
-    figure, axes = style.panels(len(scales), columns=2 if len(scales) in (2, 4) else 3, sharex=True, sharey=True)
+    colour_of, looks = colours.by_label(sparsities), colours.architecture_style(names, reference)
+    figure, axes = page.panels(len(scales), columns=2 if len(scales) in (2, 4) else 3, sharex=True, sharey=True)
     window = 1
     for axis, scale in zip(axes, scales, strict=True):
         for curve in (one for one in curves if one.scale == scale):
             loss, window = running_mean(curve.loss)
-            axis.plot(curve.tokens, loss, **looks[curve.architecture](colours[curve.sparsity]) | {"linewidth": 0.9})
+            axis.plot(curve.tokens, loss, **looks[curve.architecture](colour_of[curve.sparsity]) | {"linewidth": 0.9})
         axis.set(xscale="log", title=scale)
     for axis in axes:
         axis.set(xlabel="training tokens, D", ylabel="training loss (nats per token)")
         axis.label_outer()
-    entries = [style.key(label, color=colours[label], linewidth=3) for label in sparsities]
-    entries += [style.key(name, **looks[name]("0.25")) for name in names]
-    style.legend(figure, entries)
+    entries = [legend.key(label, color=colour_of[label], linewidth=3) for label in sparsities]
+    entries += [legend.key(name, **looks[name]("0.25")) for name in names]
+    legend.legend(figure, entries)
     mean = f"running mean over {window} steps" if window > 1 else "no smoothing"
-    style.footer(figure, f"study {study}", f"{len(curves)} runs, stable phase", mean)
+    legend.footer(figure, f"study {study}", f"{len(curves)} runs, stable phase", mean)
     return figure
 
 
@@ -98,7 +98,7 @@ def main(argv: Sequence[str]) -> None:
     arguments = parser.parse_args(argv)
     settings = json.loads(arguments.spec)
     curves = [read_curve(path) for path in arguments.logs]
-    style.save(draw(curves, settings["study"], settings["reference"]), arguments.out)
+    page.save(draw(curves, settings["study"], settings["reference"]), arguments.out)
 
 
 if __name__ == "__main__":

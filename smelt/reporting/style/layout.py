@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 DIGITS = 6  # of a position in units of the page
 
 
-def settle(figure: Figure) -> None:
+def freeze_layout(figure: Figure) -> None:
     """Lay the figure out once and for all, with rounded positions."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")

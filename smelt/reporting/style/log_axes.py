@@ -1,11 +1,19 @@
-"""Log axes of the figures: their ends, and round numbers in words as labels."""
+"""Axes of the figures: ends and round numbers of log axes, and labels beside the outer panels only."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import (
+    FixedLocator,
+    FormatStrFormatter,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 
 def margins(values: Sequence[float], share: float = 0.06) -> tuple[float, float]:
@@ -60,3 +68,15 @@ def compute_axis(axes: Iterable[Axes], values: Sequence[float], share: float = 0
     for axis in axes:
         axis.set(xscale="log", xlim=(low, high), xlabel="training FLOPs, C")
         counted_log(axis.xaxis, low, high, scientific, most)
+
+
+def plain_log(axis: Axis, low: float, high: float) -> None:
+    """A log axis from `low` to `high` with plain numbers, for ranges of about a decade or less."""
+    steps = (1, 1.5, 2, 3, 4, 5, 7) if high / low < 10 else (1, 2, 5)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    if high / low < 2:
+        ticks = [float(tick) for tick in MaxNLocator(5).tick_values(low, high)]
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_major_formatter(FormatStrFormatter("%.3g"))
+    axis.set_minor_locator(NullLocator())

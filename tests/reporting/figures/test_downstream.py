@@ -18,7 +18,7 @@ from smelt.evaluation.icl.sweep import SWEEP
 from smelt.evaluation.metrics.completion import COMPLETION
 from smelt.evaluation.metrics.core import CORE_TABLE, MMLU
 from smelt.reporting.figures.downstream import downstream, icl
-from smelt.reporting.style import bands
+from smelt.reporting.style.panels import seeds
 from smelt.scaling.endpoints.table import ENDPOINTS
 from tests.reporting import synthetic_scores
 from tests.reporting.closed_form import stage
@@ -351,7 +351,7 @@ def test_a_sweep_without_scores_says_why(desk: dict[str, list[Row]]) -> None:
     ],
 )
 def test_seeds_in_words(counts: list[int | None], words: str) -> None:
-    assert bands.seeds(counts) == words
+    assert seeds(counts) == words
 
 
 # Commands

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from smelt.errors import UserError
 from smelt.reporting.figures.scaling import draw, gain_curve, surfaces
-from smelt.reporting.style import style
+from smelt.reporting.style import page
 from smelt.reporting.style.labels import About, about, simulation
 from tests.reporting.closed_form import BUDGETS, Row, stage, write
 
@@ -134,7 +134,7 @@ def test_an_unknown_figure_or_kind(tmp_path: Path) -> None:
             ]
         )
     with pytest.raises(UserError, match=r"must end in one of \.pdf, \.svg, \.png"):
-        style.save(plt.figure(), [tmp_path / "surfaces.jpg"])
+        page.save(plt.figure(), [tmp_path / "surfaces.jpg"])
     plt.close("all")
 
 

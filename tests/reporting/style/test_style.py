@@ -6,23 +6,23 @@ import pytest
 from matplotlib import pyplot as plt
 
 from smelt.errors import UserError
-from smelt.reporting.style import log_axes, style
+from smelt.reporting.style import colours, legend, log_axes, page
 from smelt.reporting.style.labels import counted, ordered, segments
-from smelt.reporting.style.layout import settle
+from smelt.reporting.style.layout import freeze_layout
 
 
 def test_colours_are_distinct_and_labels_in_order() -> None:
-    assert len(set(style.COLOURS)) == len(style.COLOURS) >= 7
+    assert len(set(colours.COLOURS)) == len(colours.COLOURS) >= 7
     data = [{"scale": "B", "F": 2.0}, {"scale": "A", "F": 9.0}, {"scale": "B", "F": 4.0}]
     assert ordered(data, "scale", "F") == ["B", "A"]
     assert counted([{"architecture": "x"}], ["x", "y"]) == "1 endpoints (x 1, y 0)"
-    many = style.colours([str(place) for place in range(30)])
+    many = colours.by_label([str(place) for place in range(30)])
     assert len(set(many.values())) == 30
 
 
 def test_a_legend_fits_the_page_and_reads_by_rows() -> None:
-    figure, _ = style.panels(1)
-    style.legend(figure, [style.key(f"{place} of a legend's many entries", marker="o") for place in range(9)])
+    figure, _ = page.panels(1)
+    legend.legend(figure, [legend.key(f"{place} of a legend's many entries", marker="o") for place in range(9)])
     figure.canvas.draw()
     (drawn,) = figure.legends
     assert drawn.get_window_extent().width < figure.bbox.width
@@ -41,9 +41,9 @@ def test_a_curve_is_cut_where_its_window_changes() -> None:
 
 
 def test_panels_stand_at_rounded_places_and_stay_there() -> None:
-    figure, axes = style.panels(2)
+    figure, axes = page.panels(2)
     axes[0].set(title="above", ylabel="beside")
-    settle(figure)
+    freeze_layout(figure)
     places = [value for axis in axes for value in axis.get_position().bounds]
     assert all(abs(value - round(value, 6)) < 1e-12 for value in places)
     axes[0].set_ylabel("of\nthree\nlines")
@@ -54,9 +54,9 @@ def test_panels_stand_at_rounded_places_and_stay_there() -> None:
 
 def test_files_by_the_figure_that_their_names_say() -> None:
     paths = [Path("out/one.pdf"), Path("out/two.png"), Path("out/one.svg")]
-    assert style.by_figure(paths, ["one", "two"]) == {"one": [paths[0], paths[2]], "two": [paths[1]]}
+    assert page.by_figure(paths, ["one", "two"]) == {"one": [paths[0], paths[2]], "two": [paths[1]]}
     with pytest.raises(UserError, match="no figure of that name; expected one of one, three"):
-        style.by_figure(paths, ["one", "three"])
+        page.by_figure(paths, ["one", "three"])
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_numbers_on_axes(value: float, tokens: str, scientific: str) -> None:
 
 @pytest.mark.parametrize("ends", [(1.0, 1.2), (3.0, 40.0), (2e10, 2.2e11), (1e19, 2e22), (1.0, 1e30)])
 def test_a_log_axis_has_some_labels_and_few(ends: tuple[float, float]) -> None:
-    figure, (axis,) = style.panels(1)
+    figure, (axis,) = page.panels(1)
     axis.set(xscale="log", xlim=ends)
     log_axes.counted_log(axis.xaxis, *ends, log_axes.tokens)
     figure.canvas.draw()

@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from smelt.artifacts import read_table
 from smelt.errors import command
-from smelt.reporting.style import style
+from smelt.reporting.style import colours, legend, messages, page
 from smelt.reporting.style.labels import Row, architectures, counted, grouped, ordered, simulation
 
 ARTIFACTS = ("endpoints", "calibration", "residuals", "means")
@@ -35,11 +35,11 @@ class Look:
     names: Sequence[str]
     scales: Sequence[str]
     markers: Mapping[str, str]
-    colours: Mapping[str, str]
+    colour_of: Mapping[str, str]
 
     def point(self, name: str, scale: str | None = None) -> dict[str, Any]:
         """The marker of an architecture in a scale's colour."""
-        colour = self.colours.get(scale or "", TOGETHER)
+        colour = self.colour_of.get(scale or "", TOGETHER)
         face = "white" if name == self.names[0] else colour
         return {"marker": self.markers[name], "color": colour, "markeredgecolor": colour, "markerfacecolor": face}
 
@@ -52,10 +52,10 @@ def draw(read: Mapping[str, Sequence[Row]], study: str, reference: str) -> Figur
     curves, points = ([row for row in read[name] if not row["task"]] for name in ("calibration", "residuals"))
     names = architectures([*points, {"architecture": reference}], reference)
     scales = ordered([row for row in read["endpoints"] if row["scale"]], "scale", "flops_per_token")
-    look = Look(names, scales, style.markers(names), style.colours(scales))
+    look = Look(names, scales, colours.markers(names), colours.by_label(scales))
     columns = min(len(curves), 3)
     bands = -(-len(curves) // columns)
-    figure, axes = style.panels(2 * bands * columns, columns, height=2.1, height_ratios=(1.35, 1) * bands)
+    figure, axes = page.panels(2 * bands * columns, columns, height=2.1, height_ratios=(1.35, 1) * bands)
     for place in range(bands * columns):
         band, column = divmod(place, columns)
         upper, lower = (axes[(2 * band + row) * columns + column] for row in (0, 1))
@@ -75,16 +75,16 @@ def draw(read: Mapping[str, Sequence[Row]], study: str, reference: str) -> Figur
 
 def _words(figure: Figure, read: Mapping[str, Sequence[Row]], points: Sequence[Row], look: Look, study: str) -> None:
     """Legend and footer."""
-    entries = style.keys(look.scales, lambda scale: {"color": look.colours[scale], "linewidth": 3})
-    entries += [style.key(name, linestyle="none", **look.point(name)) for name in look.names]
-    entries.append(style.key(f"curve of {look.names[0]}", color=LINE, linestyle=style.REFERENCE_DASH))
+    entries = legend.keys(look.scales, lambda scale: {"color": look.colour_of[scale], "linewidth": 3})
+    entries += [legend.key(name, linestyle="none", **look.point(name)) for name in look.names]
+    entries.append(legend.key(f"curve of {look.names[0]}", color=LINE, linestyle=colours.REFERENCE_DASH))
     simulated = simulation(read["endpoints"])
-    style.legend(figure, entries, title=simulated)
+    legend.legend(figure, entries, title=simulated)
     draws = min((row["draws"] for row in read["means"] if row["low"] is not None), default=0)
     metrics = grouped(points, "metric")
     most = max(metrics.values(), key=len)
     few = [f"{metric}: {len(rows)}" for metric, rows in metrics.items() if len(rows) < len(most)]
-    style.footer(
+    legend.footer(
         figure,
         simulated,
         f"study {study}",
@@ -118,10 +118,10 @@ def _scores(axis: Axes, curve: Row, points: Sequence[Row], look: Look) -> None:
             **look.point(name, scale) | {"linestyle": "none", "markersize": 3.2, "markeredgewidth": 0.8},
         )
     if curve["base"] is None:
-        style.note(axis, style.wrapped(f"no curve: {curve['reason']}", 26))
+        messages.note(axis, messages.wrapped(f"no curve: {curve['reason']}", 26))
         return
     losses = [row["loss"] for row in points]
-    _curve(axis, curve, factor, (curve["loss_low"], curve["loss_high"]), style.REFERENCE_DASH)
+    _curve(axis, curve, factor, (curve["loss_low"], curve["loss_high"]), colours.REFERENCE_DASH)
     _curve(axis, curve, factor, (min(losses), curve["loss_low"]), BEYOND)
     _curve(axis, curve, factor, (curve["loss_high"], max(losses)), BEYOND)
     said = f"R² = {curve['r2']:.3f}" + ("" if curve["determined"] else "\nparameters\nnot determined")
@@ -144,7 +144,7 @@ def _means(axis: Axes, curve: Row, means: Sequence[Row], look: Look) -> None:
     factor, of = unit(curve)[1::2]
     shown = [row for row in means if row["group"] in ("scale", "all") and row["residual"] is not None]
     if not shown:
-        style.message(axis, "no curve, so no residuals")
+        messages.message(axis, "no curve, so no residuals")
         return
     labels = [*look.scales, "all"]
     axis.axhline(0, color="0.6", linewidth=0.8)
@@ -173,7 +173,7 @@ def main(argv: Sequence[str]) -> None:
     arguments = parser.parse_args(argv)
     settings = json.loads(arguments.spec)
     read = {name: read_table(getattr(arguments, name)).to_pylist() for name in ARTIFACTS}
-    style.save(draw(read, settings["study"], settings["reference"]), arguments.out)
+    page.save(draw(read, settings["study"], settings["reference"]), arguments.out)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from smelt.artifacts import read_table
 from smelt.errors import UserError, command
 from smelt.reporting.figures.downstream.scores import PARTS, Shown, bands_of, chance, rested, title, words
-from smelt.reporting.style import bands, log_axes, style
+from smelt.reporting.style import colours, legend, log_axes, messages, page, panels
 from smelt.reporting.style.labels import Row, architectures, counted, grouped, ordered, simulation
 
 ARTIFACTS = ("endpoints", "core", "completion", "mmlu")
@@ -49,8 +49,8 @@ class Look:
 
     def run(self, name: str, scale: str, part: str) -> dict[str, Any]:
         """Colour by scale; line style, marker and its fill by architecture."""
-        look = style.architecture_style(self.names, self.reference)[name](style.colours(self.scales)[scale])
-        return look | {"marker": style.markers(self.names)[name]} | DRAWN[part]
+        look = colours.architecture_style(self.names, self.reference)[name](colours.by_label(self.scales)[scale])
+        return look | {"marker": colours.markers(self.names)[name]} | DRAWN[part]
 
 
 def draw(read: Mapping[str, Sequence[Row]], study: str, reference: str) -> Figure:
@@ -66,18 +66,18 @@ def draw(read: Mapping[str, Sequence[Row]], study: str, reference: str) -> Figur
     look = Look(architectures(endpoints, reference), scales, sparsities, reference)
     columns = min(len(sparsities), MOST) or 1
     plan = [(one, part) for one in shown for part in (_wrapped(sparsities, columns) if one.rows else [()])]
-    figure, grid = bands.draw([_band(one, part, look) for one, part in plan], columns)
+    figure, grid = panels.draw([_band(one, part, look) for one, part in plan], columns)
     dotted = False
     for one in shown:
         mine = [axis for (other, part), axes in zip(plan, grid, strict=True) if other is one for axis in axes]
         if one.rows:
             dotted |= _fill(mine, one, look, flops, columns)
         else:
-            style.message(mine[0], style.wrapped(f"no {one.metric.name}: {one.missing}", 105, 3), 110)
+            messages.message(mine[0], messages.wrapped(f"no {one.metric.name}: {one.missing}", 105, 3), 110)
             mine[0].grid(visible=False)
     if endpoints:
-        panels = [axes for (_, part), axes in zip(plan, grid, strict=True) if part]
-        _compute(panels, [row["training_flops"] for row in endpoints])
+        filled = [axes for (_, part), axes in zip(plan, grid, strict=True) if part]
+        _compute(filled, [row["training_flops"] for row in endpoints])
     _legend(figure, shown, endpoints, look, dotted)
     _footer(figure, shown, endpoints, look, study)
     return figure
@@ -115,21 +115,21 @@ def _fill(axes: Sequence[Axes], one: Shown, look: Look, flops: Flops, columns: i
             axis.tick_params(labelleft=False)
         else:
             axis.set_ylabel(one.metric.unit)
-    ends = bands.limits(axes, LEAST * one.metric.factor)
+    ends = panels.limits(axes, LEAST * one.metric.factor)
     axes[0].set_ylim(*ends)
     level = chance(one)
     if level is None or not ends[0] <= level <= ends[1]:
         return False
     for axis in axes:
-        axis.axhline(level, **bands.CHANCE)
+        axis.axhline(level, **panels.CHANCE)
     return True
 
 
-def _band(one: Shown, part: Sequence[str], look: Look) -> bands.Band:
+def _band(one: Shown, part: Sequence[str], look: Look) -> panels.Band:
     """Room for some sparsities of a band; a heading over the first."""
     if not part:
-        return bands.Band(0, NOTHING)
-    return bands.Band(len(part), HEIGHT, _capital(title(one)) if part[0] == look.sparsities[0] else "")
+        return panels.Band(0, NOTHING)
+    return panels.Band(len(part), HEIGHT, _capital(title(one)) if part[0] == look.sparsities[0] else "")
 
 
 def _capital(text: str) -> str:
@@ -149,12 +149,12 @@ def _run(
         axis.errorbar(compute, scores, errors, ecolor=look["color"], **bars)
 
 
-def _compute(panels: Sequence[Sequence[Axes]], values: Sequence[float]) -> None:
+def _compute(grid: Sequence[Sequence[Axes]], values: Sequence[float]) -> None:
     """One axis of training FLOPs, its numbers below the lowest panel of each column."""
-    every = [axis for axes in panels for axis in axes]
+    every = [axis for axes in grid for axis in axes]
     log_axes.compute_axis(every, values, most=3)
     for axis in every:
-        if axis not in bands.lowest(panels):
+        if axis not in panels.lowest(grid):
             axis.tick_params(labelbottom=False)
             axis.set_xlabel("")
 
@@ -166,23 +166,23 @@ def _parts(shown: Sequence[Shown]) -> list[str]:
 def _footer(figure: Figure, shown: Sequence[Shown], endpoints: Sequence[Row], look: Look, study: str) -> None:
     count = counted(endpoints, look.names) if endpoints else "no endpoint was scored"
     said = [*(rested(shown, part) for part in _parts(shown)), *words(shown)]
-    style.footer(figure, simulation(endpoints), f"study {study}", count, *said)
+    legend.footer(figure, simulation(endpoints), f"study {study}", count, *said)
 
 
 def _legend(figure: Figure, shown: Sequence[Shown], endpoints: Sequence[Row], look: Look, dotted: bool) -> None:
-    colours, marks = style.colours(look.scales), style.markers(look.names)
-    styles = style.architecture_style(look.names, look.reference)
-    entries: list[style.Entry | None] = []
-    entries += style.keys(look.scales, lambda scale: {"color": colours[scale], "linewidth": 3})
+    colour_of, marks = colours.by_label(look.scales), colours.markers(look.names)
+    styles = colours.architecture_style(look.names, look.reference)
+    entries: list[legend.Entry | None] = []
+    entries += legend.keys(look.scales, lambda scale: {"color": colour_of[scale], "linewidth": 3})
     entries.append(None)
     if endpoints:
-        entries += [style.key(name, marker=marks[name], **styles[name]("0.25")) for name in look.names]
+        entries += [legend.key(name, marker=marks[name], **styles[name]("0.25")) for name in look.names]
     parts = _parts(shown)
     if len(parts) > 1:
-        entries += [style.key(PARTS[part], color="0.5", marker="o", **DRAWN[part]) for part in parts]
+        entries += [legend.key(PARTS[part], color="0.5", marker="o", **DRAWN[part]) for part in parts]
     if dotted:
-        entries.append(style.key("chance", **bands.CHANCE))
-    style.legend(figure, entries, title=simulation(endpoints))
+        entries.append(legend.key("chance", **panels.CHANCE))
+    legend.legend(figure, entries, title=simulation(endpoints))
 
 
 def main(argv: Sequence[str]) -> None:
@@ -194,7 +194,7 @@ def main(argv: Sequence[str]) -> None:
     arguments = parser.parse_args(argv)
     settings = json.loads(arguments.spec)
     read = {name: read_table(getattr(arguments, name)).to_pylist() for name in ARTIFACTS}
-    style.save(draw(read, settings["study"], settings["reference"]), arguments.out)
+    page.save(draw(read, settings["study"], settings["reference"]), arguments.out)
 
 
 if __name__ == "__main__":

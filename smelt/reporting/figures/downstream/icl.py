@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from smelt.artifacts import read_provenance, read_table
 from smelt.errors import command
 from smelt.reporting.figures.downstream.icl_words import AVERAGES, averages, caption, titled, verdicts
-from smelt.reporting.style import bands, style
+from smelt.reporting.style import colours, legend, messages, page, panels
 from smelt.reporting.style.labels import Row, architectures, grouped
 
 BARS: dict[str, Any] = {"capsize": 1.8, "elinewidth": 0.9, "fmt": "none"}
@@ -50,8 +50,8 @@ def draw(
     columns = 4 if len(others) > MANY or len(apart) > 3 else 3
     heads = {task: _head(task, curves[task], icl, LETTERS // columns) for task in curves}
     plan = [(part, ABOVE) for part in _wrapped(apart, columns)] + [(part, BELOW) for part in _wrapped(others, columns)]
-    heights = [bands.Band(len(part), height + _above(part, heads)) for part, height in plan]
-    figure, grid = bands.draw(heights, columns)
+    heights = [panels.Band(len(part), height + _above(part, heads)) for part, height in plan]
+    figure, grid = panels.draw(heights, columns)
     dotted = False
     for (part, _), axes in zip(plan, grid, strict=True):
         most = max(len(heads[task][1]) for task in part)
@@ -60,10 +60,10 @@ def draw(
             dotted |= _panel(axis, curves[task], names, reference)
         axes[0].set_ylabel("score (%)")
     _demonstrations(grid, sorted({row["shots"] for row in scored}))
-    looks, colours = style.architecture_style(names, reference), style.colours(names)
-    entries = [style.key(name, marker="o", **looks[name](colours[name])) for name in names]
-    style.legend(figure, [*entries, *([style.key("chance", **bands.CHANCE)] if dotted else [])])
-    style.footer(figure, f"study {study}", *caption(sweep, icl, asked or {}))
+    looks, colour_of = colours.architecture_style(names, reference), colours.by_label(names)
+    entries = [legend.key(name, marker="o", **looks[name](colour_of[name])) for name in names]
+    legend.legend(figure, [*entries, *([legend.key("chance", **panels.CHANCE)] if dotted else [])])
+    legend.footer(figure, f"study {study}", *caption(sweep, icl, asked or {}))
     return figure
 
 
@@ -74,15 +74,15 @@ def _wrapped(labels: Sequence[str], length: int) -> list[Sequence[str]]:
 def _nothing(sweep: Sequence[Row], study: str, asked: Mapping[str, str]) -> Figure:
     """A figure that says why there is no curve."""
     reasons = dict.fromkeys(f"{row['task']}: {row['reason']}" for row in sweep if row["reason"])
-    figure, axes = style.panels(1, height=1.2 + 0.18 * len(reasons))
-    style.message(axes[0], "\n".join(["no score of the in-context sweep", *reasons]), 100)
-    style.footer(figure, f"study {study}", *caption([], [], asked))
+    figure, axes = page.panels(1, height=1.2 + 0.18 * len(reasons))
+    messages.message(axes[0], "\n".join(["no score of the in-context sweep", *reasons]), 100)
+    legend.footer(figure, f"study {study}", *caption([], [], asked))
     return figure
 
 
 def _head(task: str, curve: Sequence[Row], icl: Sequence[Row], width: int) -> Head:
     """What stands over a panel of about `width` small letters."""
-    title = style.wrapped(titled(task, curve), int(0.8 * width), 2)
+    title = messages.wrapped(titled(task, curve), int(0.8 * width), 2)
     return title, verdicts([row for row in icl if row["task"] == task], curve, width)
 
 
@@ -102,22 +102,22 @@ def _title(axis: Axes, title: str, lines: Sequence[str], most: int) -> None:
 
 def _panel(axis: Axes, rows: Sequence[Row], names: Sequence[str], reference: str) -> bool:
     """The curves of one task. Whether the chance level shows."""
-    looks, colours = style.architecture_style(names, reference), style.colours(names)
+    looks, colour_of = colours.architecture_style(names, reference), colours.by_label(names)
     for place, name in enumerate(names):
         mine = sorted((row for row in rows if row["architecture"] == name), key=lambda row: row["shots"])
         across = [position(row["shots"]) + NUDGE * (place - (len(names) - 1) / 2) for row in mine]
         scores = [100 * row["score"] for row in mine]
-        axis.plot(across, scores, marker="o", markersize=3.5, **looks[name](colours[name]))
+        axis.plot(across, scores, marker="o", markersize=3.5, **looks[name](colour_of[name]))
         errors = [100 * (row["score_se"] or 0.0) for row in mine]
         if any(errors):
-            axis.errorbar(across, scores, errors, ecolor=colours[name], **BARS)
-    ends = bands.limits([axis], LEAST)
+            axis.errorbar(across, scores, errors, ecolor=colour_of[name], **BARS)
+    ends = panels.limits([axis], LEAST)
     axis.set_ylim(*ends)
     axis.yaxis.set_major_locator(MaxNLocator(4))
     levels = {100 * row["chance"] for row in rows if row["chance"]}
     shown = [level for level in levels if ends[0] <= level <= ends[1]]
     for level in shown:
-        axis.axhline(level, **bands.CHANCE)
+        axis.axhline(level, **panels.CHANCE)
     return bool(shown)
 
 
@@ -132,7 +132,7 @@ def _demonstrations(grid: Sequence[Sequence[Axes]], shots: Sequence[int]) -> Non
     for count in shots:
         if not named or position(count) - position(named[-1]) >= CLOSE:
             named.append(count)
-    below = bands.lowest(grid)
+    below = panels.lowest(grid)
     ends = position(shots[0]) - 0.3, position(shots[-1]) + 0.3
     for axes in grid:
         for axis in axes:
@@ -153,7 +153,7 @@ def main(argv: Sequence[str]) -> None:
     sweep, icl = (read_table(path).to_pylist() for path in (arguments.sweep, arguments.icl))
     told = read_provenance(arguments.sweep)["spec"]
     asked = {name: told[key]["last_endpoint"] for name, key in (("preset", "presets"), ("sampler", "sampler"))}
-    style.save(draw(sweep, icl, settings["study"], settings["reference"], asked), arguments.out)
+    page.save(draw(sweep, icl, settings["study"], settings["reference"], asked), arguments.out)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from smelt.reporting.style import bands, style
+from smelt.reporting.style import messages, panels
 from smelt.reporting.style.labels import Row, grouped
 
 AVERAGES = ("average", "average without Dyck")
@@ -27,15 +27,15 @@ def verdicts(rows: Sequence[Row], curve: Sequence[Row], width: int) -> list[str]
     """What the tests say of each architecture but the reference, in lines of at most about `width` letters."""
     lines: list[str] = []
     if len({(row["difference"], row["reason"]) for row in rows}) == 1 and rows[0]["difference"] is None:
-        return style.wrapped(f"no test: {rows[0]['reason']}", width, 2).splitlines()
+        return messages.wrapped(f"no test: {rows[0]['reason']}", width, 2).splitlines()
     for row in sorted(rows, key=lambda row: row["architecture"]):
         name = f"{row['architecture']}: " if len(rows) > 1 else ""
         if row["difference"] is None:
-            lines += style.wrapped(f"{name}no test: {row['reason']}", width, 2).splitlines()
+            lines += messages.wrapped(f"{name}no test: {row['reason']}", width, 2).splitlines()
             continue
         error = f" ± {100 * row['difference_se']:.1f}" if row["difference_se"] is not None else ""
         lines.append(f"{name}{100 * row['difference']:+.1f}{error} points at {row['shots']}")
-        lines += style.wrapped("  ".join(_p(row)), width).splitlines()
+        lines += messages.wrapped("  ".join(_p(row)), width).splitlines()
         cells = max(one["cells"] for one in curve)
         if row["cells"] < cells:
             lines.append(f"(in {row['cells']} of {cells} cells)")
@@ -62,7 +62,7 @@ def caption(sweep: Sequence[Row], icl: Sequence[Row], asked: Mapping[str, str]) 
     tasks = [row for row in icl if row["task"] not in AVERAGES and row["items"]]
     yield from _items(tasks)
     yield f"means over {max(row['cells'] for row in scored)} cells"
-    yield bands.seeds(row["evaluation_seeds"] for row in scored)
+    yield panels.seeds(row["evaluation_seeds"] for row in scored)
     if any(row["score_se"] for row in scored):
         yield "bars: one standard error over evaluation seeds"
     if any(row["difference"] is not None for row in icl):

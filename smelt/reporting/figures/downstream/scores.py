@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from smelt.reporting.style import bands
+from smelt.reporting.style import panels
 from smelt.reporting.style.labels import Row
 
 PARTS = {"all_endpoints": "every endpoint", "last_endpoint": "last endpoints"}
@@ -100,7 +100,7 @@ def rested(shown: Sequence[Shown], part: str) -> str:
     counts = [_counted(found["core"], _tasks_of_core(found["core"])), _counted(found["mmlu"], "MMLU")]
     items = ", ".join(count for count in counts if count)
     said = f"{PARTS[part]}: preset {presets}" + (f" ({items})" if items else "")
-    return f"{said}, sampler {samplers}, {bands.seeds(row['evaluation_seeds'] for row in rows)}"
+    return f"{said}, sampler {samplers}, {panels.seeds(row['evaluation_seeds'] for row in rows)}"
 
 
 def _tasks_of_core(rows: Sequence[Row]) -> str:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from smelt.artifacts import read_table
 from smelt.errors import command
 from smelt.reporting.figures.scaling import frontiers, gain_curve, loss_by_compute, reducible_loss, surfaces
-from smelt.reporting.style import style
+from smelt.reporting.style import page
 from smelt.reporting.style.labels import About, Row, about
 
 ARTIFACTS = ("endpoints", "coefficients", "residuals", "frontier", "ce_gain", "gain_curve")
@@ -44,11 +44,11 @@ def main(argv: Sequence[str]) -> None:
         parser.add_argument(f"--{name.replace('_', '-')}", required=True, type=Path)
     parser.add_argument("--out", required=True, nargs="+", type=Path, help="NAME.pdf, NAME.svg or NAME.png")
     arguments = parser.parse_args(argv)
-    wanted = style.by_figure(arguments.out, FIGURES)
+    wanted = page.by_figure(arguments.out, FIGURES)
     read = {name: read_table(getattr(arguments, name)).to_pylist() for name in ARTIFACTS}
     said = about(json.loads(arguments.spec), _coefficients(read), read["endpoints"])
     for name, paths in wanted.items():
-        style.save(FIGURES[name](read, said), paths)
+        page.save(FIGURES[name](read, said), paths)
 
 
 if __name__ == "__main__":

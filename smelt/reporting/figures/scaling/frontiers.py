@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from smelt.reporting.style import log_axes, style
+from smelt.reporting.style import colours, legend, log_axes, messages, page
 from smelt.reporting.style.labels import About, Row, architectures, counted, ordered, segments
 
 MARKS_EVERY = 16  # rows of a frontier between two marks that say the architecture in grey print
@@ -21,14 +21,14 @@ def draw(frontier: Sequence[Row], residuals: Sequence[Row], coefficients: Mappin
     fitted = counted(residuals, architectures(coefficients.values(), about.reference)) + " fitted"
     missing = _missing(frontier, coefficients)
     if not frontier:
-        return style.empty(about, ["no frontier", *missing], fitted)
+        return messages.empty(about, ["no frontier", *missing], fitted)
     names, labels = architectures(frontier, about.reference), ordered(frontier, "sparsity", "S")
     looks = _looks(names, about.reference)
     trained = [row["budget_flops"] for row in frontier if row["window"] != "extrapolated"]
-    figure, axes = style.panels(len(labels), sharex=True, sharey=True)
+    figure, axes = page.panels(len(labels), sharex=True, sharey=True)
     for axis, label in zip(axes, labels, strict=True):
         if trained:
-            axis.axvspan(min(trained), max(trained), color=style.SHADE, zorder=0)
+            axis.axvspan(min(trained), max(trained), color=colours.SHADE, zorder=0)
         for place, name in enumerate(names):
             rows = [row for row in frontier if (row["architecture"], row["sparsity"]) == (name, label)]
             points = [row for row in residuals if (row["architecture"], row["sparsity"]) == (name, label)]
@@ -39,28 +39,28 @@ def draw(frontier: Sequence[Row], residuals: Sequence[Row], coefficients: Mappin
     log_axes.compute_axis(axes, [row["budget_flops"] for row in frontier])
     axes[0].set_ylim(*_range(frontier))
     log_axes.outer(axes, 3)
-    entries: list[style.Entry | None] = [style.key(name, **looks[name]) for name in names]
+    entries: list[legend.Entry | None] = [legend.key(name, **looks[name]) for name in names]
     entries.append(None)
-    for window, words in style.WINDOW_WORDS.items():
+    for window, words in colours.WINDOW_WORDS.items():
         if any(row["window"] == window for row in frontier):
-            entries.append(style.key(words, color="0.2", **style.WINDOWS[window]))
-    entries.append(Patch(color=style.SHADE, label="trained compute"))
+            entries.append(legend.key(words, color="0.2", **colours.WINDOWS[window]))
+    entries.append(Patch(color=colours.SHADE, label="trained compute"))
     hidden = "endpoints far above the frontiers not shown"
-    style.finish(figure, entries, about, fitted, hidden, *(f"no frontier of {why}" for why in missing))
+    legend.finish(figure, entries, about, fitted, hidden, *(f"no frontier of {why}" for why in missing))
     return figure
 
 
 def _looks(names: Sequence[str], reference: str) -> dict[str, dict[str, Any]]:
     """Colour and mark of each architecture: the reference in grey with open marks."""
-    colours = {reference: "0.25"} | style.colours([name for name in names if name != reference])
+    colour_of = {reference: "0.25"} | colours.by_label([name for name in names if name != reference])
     return {
         name: {
-            "color": colours[name],
+            "color": colour_of[name],
             "marker": mark,
-            "markerfacecolor": "white" if name == reference else colours[name],
-            "markeredgecolor": colours[name],
+            "markerfacecolor": "white" if name == reference else colour_of[name],
+            "markeredgecolor": colour_of[name],
         }
-        for name, mark in style.markers(names).items()
+        for name, mark in colours.markers(names).items()
     }
 
 
@@ -70,7 +70,7 @@ def _curve(
     """One architecture's frontier and its band, with marks at some of its rows, over its endpoints."""
     for window, part in segments(rows, "window"):
         budgets, losses = ([row[key] for row in part] for key in ("budget_flops", "loss"))
-        axis.plot(budgets, losses, color=look["color"], **style.WINDOWS[window])
+        axis.plot(budgets, losses, color=look["color"], **colours.WINDOWS[window])
     dots = dict(look) | {"linestyle": "none"}
     axis.plot(
         [row["budget_flops"] for row in marked], [row["loss"] for row in marked], markersize=4.2, zorder=3, **dots

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from smelt.reporting.style import log_axes, style
+from smelt.reporting.style import colours, legend, log_axes, messages, page
 from smelt.reporting.style.labels import About, Row, architectures, counted, ordered, segments
 
 LOWEST, HIGHEST = -1.0, 1.0  # gains that are shown: from twice the compute to none
@@ -33,25 +33,25 @@ def draw(
     fitted = counted(residuals, architectures(coefficients.values(), about.reference)) + " fitted"
     both = [*gains, *curve]
     if not both:
-        return style.empty(about, ["no gain: there is one architecture, and a gain compares two"], fitted)
+        return messages.empty(about, ["no gain: there is one architecture, and a gain compares two"], fitted)
     if all(row["gain"] is None for row in both):
-        return style.empty(about, ["no gain", *_reasons(gains)], fitted)
+        return messages.empty(about, ["no gain", *_reasons(gains)], fitted)
     names, labels = sorted({row["architecture"] for row in both}), ordered(both, "sparsity", "S")
-    colours = style.colours(names)
+    colour_of = colours.by_label(names)
     columns = len(labels) if len(names) > 1 and 1 < len(labels) <= 4 else min(3, len(names) * len(labels))
-    figure, axes = style.panels(len(names) * len(labels), columns=columns, sharey=True)
+    figure, axes = page.panels(len(names) * len(labels), columns=columns, sharey=True)
     bottom, top = _range(curve, gains)
     for axis, (name, label) in zip(axes, [(name, label) for name in names for label in labels], strict=True):
         axis.set_ylim(bottom, top)
         axis.set_title(label if len(names) == 1 else f"{name}, {label}")
-        _panel(axis, _chosen(curve, name, label), _chosen(gains, name, label), colours[name])
+        _panel(axis, _chosen(curve, name, label), _chosen(gains, name, label), colour_of[name])
         axis.set_ylabel(f"CE gain over {about.reference}")
         axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
     log_axes.compute_axis(axes, [row["budget_flops"] for row in both])
     log_axes.outer(axes, columns)
     hidden = sum(1 for row in both if row["gain"] is not None and not bottom <= row["gain"] <= top)
     remarks = [f"{hidden} gains outside {bottom:.0%} to {top:.0%} not shown"] if hidden else []
-    style.finish(figure, _entries(names, colours, curve, gains), about, fitted, *remarks, *_without_interval(gains))
+    legend.finish(figure, _entries(names, colour_of, curve, gains), about, fitted, *remarks, *_without_interval(gains))
     return figure
 
 
@@ -59,7 +59,7 @@ def _panel(axis: Axes, curve: Sequence[Row], gains: Sequence[Row], colour: str) 
     """One architecture at one sparsity; says why where there is no gain."""
     known = [row for row in gains if row["gain"] is not None]
     if not curve and not known:
-        lines = style.wrapped("no gain: " + "; ".join(_reasons(gains)), 34, 9)
+        lines = messages.wrapped("no gain: " + "; ".join(_reasons(gains)), 34, 9)
         axis.text(0.5, 0.5, lines, transform=axis.transAxes, ha="center", va="center", fontsize=8, color="0.3")
         return
     axis.axhline(0, color="0.3", linewidth=0.9, zorder=1)
@@ -68,7 +68,7 @@ def _panel(axis: Axes, curve: Sequence[Row], gains: Sequence[Row], colour: str) 
         axis.axvspan(left, right, zorder=0, linewidth=0, **BEHIND[window])
     for window, part in segments(rows, "window"):
         budgets = [row["budget_flops"] for row in part]
-        axis.plot(budgets, [row["gain"] for row in part], color=colour, **style.WINDOWS[window])
+        axis.plot(budgets, [row["gain"] for row in part], color=colour, **colours.WINDOWS[window])
     for part in _runs(rows):
         budgets, low, high = ([row[end] for row in part] for end in ("budget_flops", "gain_low", "gain_high"))
         axis.fill_between(budgets, low, high, color=colour, alpha=0.22, linewidth=0)
@@ -138,18 +138,18 @@ def _range(curve: Sequence[Row], gains: Sequence[Row]) -> tuple[float, float]:
 
 
 def _entries(
-    names: Sequence[str], colours: Mapping[str, str], curve: Sequence[Row], gains: Sequence[Row]
-) -> list[style.Entry | None]:
+    names: Sequence[str], colour_of: Mapping[str, str], curve: Sequence[Row], gains: Sequence[Row]
+) -> list[legend.Entry | None]:
     """What the legend explains, of what there is."""
-    entries: list[style.Entry | None] = []
+    entries: list[legend.Entry | None] = []
     if len(names) > 1:
-        entries += [*style.keys(names, lambda name: {"color": colours[name], "linewidth": 3}), None]
-    for window, words in style.WINDOW_WORDS.items():
+        entries += [*legend.keys(names, lambda name: {"color": colour_of[name], "linewidth": 3}), None]
+    for window, words in colours.WINDOW_WORDS.items():
         if any(row["window"] == window for row in curve):
-            entries.append(style.window_key(words, "0.2", window, BEHIND[window]))
+            entries.append(legend.window_key(words, "0.2", window, BEHIND[window]))
     entries.append(None)
     for resolved, words in ((True, "budget, sign resolved"), (False, "budget, not resolved")):
         if any(row["resolved"] == resolved and row["gain"] is not None for row in gains):
             look = {"color": "black", "linestyle": "none", "markerfacecolor": "0.4" if resolved else "white"}
-            entries.append(style.key(words, marker="o", markersize=4.6, **look))
+            entries.append(legend.key(words, marker="o", markersize=4.6, **look))
     return entries

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-from smelt.reporting.style import log_axes, style
+from smelt.reporting.style import colours, legend, log_axes, messages, page
 from smelt.reporting.style.labels import About, Row, architectures, counted, grouped, ordered
 
 HEIGHTS = (2.7, 1.7)  # inches: loss, residuals
@@ -29,25 +29,25 @@ def draw(residuals: Sequence[Row], endpoints: Sequence[Row], coefficients: Mappi
     shown = {name: points[name] or [row for row in endpoints if row["architecture"] == name] for name in names}
     drawn = [row for rows in shown.values() for row in rows]
     labels = (ordered(drawn, "scale", "flops_per_token"), ordered(drawn, "sparsity", "S"))
-    colours, marks = style.colours(labels[0]), style.markers(labels[1])
+    colour_of, marks = colours.by_label(labels[0]), colours.markers(labels[1])
     unit = _unit(residuals)
     figure, pairs = _stacked(len(names))
     for name, (above, below) in zip(names, pairs, strict=True):
-        _losses(above, shown[name], colours, marks)
+        _losses(above, shown[name], colour_of, marks)
         above.set_title(name)
         if points[name]:
-            _residuals(below, points[name], coefficients[name], unit, colours, marks)
+            _residuals(below, points[name], coefficients[name], unit, colour_of, marks)
         else:
             _nothing(below, coefficients[name]["reason"], bool(residuals))
     _axes(pairs, drawn, _reach(residuals, coefficients) / unit, unit if residuals else None)
-    entries: list[style.Entry | None] = []
-    entries += style.keys(labels[0], lambda label: {"color": colours[label], "linewidth": 3})
+    entries: list[legend.Entry | None] = []
+    entries += legend.keys(labels[0], lambda label: {"color": colour_of[label], "linewidth": 3})
     mark = {"color": "0.25", "linestyle": "none", "markerfacecolor": "none"}
-    entries += [None, *style.keys(labels[1], lambda label: mark | {"marker": marks[label]})]
+    entries += [None, *legend.keys(labels[1], lambda label: mark | {"marker": marks[label]})]
     if residuals:
-        entries.append(style.key("fitted", color="0.25", linewidth=0.9))
-        entries.append(Patch(color=style.SHADE, label="± RMSE"))
-    style.finish(figure, entries, about, counted(residuals, names) + " fitted")
+        entries.append(legend.key("fitted", color="0.25", linewidth=0.9))
+        entries.append(Patch(color=colours.SHADE, label="± RMSE"))
+    legend.finish(figure, entries, about, counted(residuals, names) + " fitted")
     return figure
 
 
@@ -61,7 +61,7 @@ def _stacked(count: int) -> tuple[Figure, list[tuple[Axes, Axes]]]:
     figure, axes = plt.subplots(
         2 * rows,
         columns,
-        figsize=(style.WIDTH, sum(HEIGHTS) * rows + 0.9),
+        figsize=(page.WIDTH, sum(HEIGHTS) * rows + 0.9),
         layout="constrained",
         squeeze=False,
         height_ratios=HEIGHTS * rows,
@@ -92,24 +92,24 @@ def curve(points: Sequence[Row]) -> tuple[NDArray[np.float64], NDArray[np.float6
     return np.exp(fine), np.exp(PchipInterpolator(*logs)(fine))
 
 
-def _losses(axis: Axes, points: Sequence[Row], colours: Mapping[str, str], marks: Mapping[str, str]) -> None:
+def _losses(axis: Axes, points: Sequence[Row], colour_of: Mapping[str, str], marks: Mapping[str, str]) -> None:
     """Measured losses of an architecture and, where there is a surface, its curve for each cell."""
     for (scale, sparsity, _), rows in grouped(points, "scale", "sparsity", "flops_per_token").items():
         if "predicted" in rows[0]:
-            axis.plot(*curve(rows), color=colours[scale], linewidth=0.9, zorder=1.5)
-        _marks(axis, [row["tokens"] for row in rows], [row["loss"] for row in rows], colours[scale], marks[sparsity])
+            axis.plot(*curve(rows), color=colour_of[scale], linewidth=0.9, zorder=1.5)
+        _marks(axis, [row["tokens"] for row in rows], [row["loss"] for row in rows], colour_of[scale], marks[sparsity])
 
 
 def _residuals(
-    axis: Axes, points: Sequence[Row], row: Row, unit: float, colours: Mapping[str, str], marks: Mapping[str, str]
+    axis: Axes, points: Sequence[Row], row: Row, unit: float, colour_of: Mapping[str, str], marks: Mapping[str, str]
 ) -> None:
     """Measured - predicted against compute, with the band of one RMSE."""
     spread = row["rmse_nats"] / unit
-    axis.axhspan(-spread, spread, color=style.SHADE, zorder=0)
+    axis.axhspan(-spread, spread, color=colours.SHADE, zorder=0)
     axis.axhline(0, color="0.4", linewidth=0.8, zorder=0.5)
     for (scale, sparsity), rows in grouped(points, "scale", "sparsity").items():
         left = [(one["loss"] - one["predicted"]) / unit for one in rows]
-        _marks(axis, [one["training_flops"] for one in rows], left, colours[scale], marks[sparsity])
+        _marks(axis, [one["training_flops"] for one in rows], left, colour_of[scale], marks[sparsity])
     inside = f" · {100 * row['inside_delta']:.0f} % inside δ" if row.get("inside_delta") is not None else ""
     said = f"RMSE {spread:.3g}" if spread > 1e-3 else "RMSE < 0.001"
     axis.set_title(f"{said}{inside}", fontsize=8.5, loc="left")
@@ -123,10 +123,10 @@ def _marks(axis: Axes, x: Sequence[float], y: Sequence[float], colour: str, mark
 def _nothing(axis: Axes, reason: str | None, shared: bool) -> None:
     """Say why there are no residuals; an axis shared with others keeps its ticks."""
     if shared:
-        lines = style.wrapped(f"no surface: {reason}", 38)
+        lines = messages.wrapped(f"no surface: {reason}", 38)
         axis.text(0.5, 0.5, lines, transform=axis.transAxes, ha="center", va="center", fontsize=8, color="0.3")
     else:
-        style.message(axis, f"no surface: {reason}")
+        messages.message(axis, f"no surface: {reason}")
 
 
 def _axes(pairs: Sequence[tuple[Axes, Axes]], points: Sequence[Row], reach: float, unit: float | None) -> None:
@@ -138,7 +138,7 @@ def _axes(pairs: Sequence[tuple[Axes, Axes]], points: Sequence[Row], reach: floa
         log_axes.compute_axis([below for _, below in pairs], [row["training_flops"] for row in points], 0.06)
     for place, (above, below) in enumerate(pairs):
         above.set(xscale="log", yscale="log", ylim=losses, xlim=tokens, xlabel="training tokens, D")
-        style.plain_log(above.yaxis, *losses)
+        log_axes.plain_log(above.yaxis, *losses)
         log_axes.counted_log(above.xaxis, *tokens, log_axes.tokens)
         first = place % 3 == 0
         for axis in (above, below):

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from smelt.artifacts import read_table
 from smelt.errors import command
 from smelt.reporting.figures.subsets import forest, length_profile, quartiles
-from smelt.reporting.style import style
+from smelt.reporting.style import page
 from smelt.reporting.style.labels import About, Row, about, ordered
 
 ARTIFACTS = ("endpoints", "coefficients", "subsets", "length")
@@ -46,14 +46,14 @@ def main(argv: Sequence[str]) -> None:
         parser.add_argument(f"--{name}", required=True, type=Path)
     parser.add_argument("--out", required=True, nargs="+", type=Path, help="NAME.pdf, NAME.svg or NAME.png")
     arguments = parser.parse_args(argv)
-    wanted = style.by_figure(arguments.out, FIGURES)
+    wanted = page.by_figure(arguments.out, FIGURES)
     read = {name: read_table(getattr(arguments, name)).to_pylist() for name in ARTIFACTS}
     coefficients = {row["architecture"]: row for row in read["coefficients"]}
     for name, paths in wanted.items():
         artifact, draw = FIGURES[name]
         drawn = [row["draws"] for row in read[artifact] if row["draws"]]
         said = about(json.loads(arguments.spec), coefficients, read["endpoints"], min(drawn, default=0))
-        style.save(draw(read[artifact], said), paths)
+        page.save(draw(read[artifact], said), paths)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from smelt.reporting.style import style
+from smelt.reporting.style import colours, legend, messages, page
 from smelt.reporting.style.labels import About, Row, grouped
 
 LINE = 0.155  # inches: height of a subset's line
@@ -24,13 +24,13 @@ def draw(subsets: Sequence[Row], about: About, place: tuple[float, str] | None) 
     """
     names = sorted({row["architecture"] for row in subsets})
     if place is None:
-        figure, axes = style.panels(1)
-        style.message(axes[0], "no gain: there is one architecture, and a gain compares two")
-        style.finish(figure, [], about)
+        figure, axes = page.panels(1)
+        messages.message(axes[0], "no gain: there is one architecture, and a gain compares two")
+        legend.finish(figure, [], about)
         return figure
     here = [row for row in subsets if (row["budget_flops"], row["sparsity"]) == place and row["kind"] != "quartile"]
     if all(row["gain"] is None for row in here):
-        figure, axes = style.panels(len(names), columns=min(len(names), 3))
+        figure, axes = page.panels(len(names), columns=min(len(names), 3))
         for axis, name in zip(axes, names, strict=True):
             axis.set(title=f"{name} over {about.reference}", xticks=[], yticks=[])
             nothing(axis, [row for row in here if row["architecture"] == name])
@@ -40,12 +40,12 @@ def draw(subsets: Sequence[Row], about: About, place: tuple[float, str] | None) 
     height = LINE * len(lines) + 1.6
     columns = min(len(names), 3)
     figure, grid = plt.subplots(
-        1, columns, figsize=(style.WIDTH, height), layout="constrained", squeeze=False, sharex=True, sharey=True
+        1, columns, figsize=(page.WIDTH, height), layout="constrained", squeeze=False, sharex=True, sharey=True
     )
-    colours = style.colours(sorted({category for category, _ in lines}))
+    colour_of = colours.by_label(sorted({category for category, _ in lines}))
     ends = span(here)
     for axis, name in zip(grid.flat, names, strict=False):
-        _panel(axis, [row for row in here if row["architecture"] == name], lines, colours, ends)
+        _panel(axis, [row for row in here if row["architecture"] == name], lines, colour_of, ends)
         axis.set_title(f"{name} over {about.reference}")
     grid[0, 0].set_yticks(range(len(lines)), [source or category for category, source in lines], fontsize=6.5)
     for label, (_, source) in zip(grid[0, 0].get_yticklabels(), lines, strict=True):
@@ -55,13 +55,13 @@ def draw(subsets: Sequence[Row], about: About, place: tuple[float, str] | None) 
     return figure
 
 
-def finish(figure: Figure, rows: Sequence[Row], entries: Sequence[style.Entry], about: About, *parts: str) -> None:
+def finish(figure: Figure, rows: Sequence[Row], entries: Sequence[legend.Entry], about: About, *parts: str) -> None:
     """Legend and footer; without any gain there is nothing to explain, and no draws to speak of."""
     if any(row["gain"] is not None for row in rows):
-        style.finish(figure, entries, about, *parts)
+        legend.finish(figure, entries, about, *parts)
     else:
-        style.legend(figure, [], title=about.simulated)
-        style.footer(figure, about.simulated, f"study {about.study}", *parts, *about.parts[:2])
+        legend.legend(figure, [], title=about.simulated)
+        legend.footer(figure, about.simulated, f"study {about.study}", *parts, *about.parts[:2])
 
 
 def rested(rows: Sequence[Row]) -> str:
@@ -74,7 +74,7 @@ def nothing(axis: Axes, rows: Sequence[Row]) -> None:
     """Say why a panel has no gain at all."""
     width = 60 // min(len(axis.figure.axes), 3) + 5
     reasons = dict.fromkeys(row["reason"] for row in rows if row["reason"])
-    text = style.wrapped("no gain: " + "; ".join(reasons), width, 14)
+    text = messages.wrapped("no gain: " + "; ".join(reasons), width, 14)
     axis.grid(visible=False)
     axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center", fontsize=8, color="0.3")
 
@@ -114,7 +114,7 @@ def _panel(
     axis: Axes,
     rows: Sequence[Row],
     lines: Sequence[tuple[str, str]],
-    colours: dict[str, str],
+    colour_of: dict[str, str],
     ends: tuple[float, float],
 ) -> None:
     found = {("", row["subset"]) if row["kind"] == "source" else (row["subset"], ""): row for row in rows}
@@ -128,15 +128,15 @@ def _panel(
     else:
         axis.set_xticks([])
     if whole["gain"] is not None:
-        axis.axvline(whole["gain"], color="0.1", linewidth=1.1, linestyle=style.REFERENCE_DASH)
+        axis.axvline(whole["gain"], color="0.1", linewidth=1.1, linestyle=colours.REFERENCE_DASH)
     if whole["gain_low"] is not None:
-        axis.axvspan(whole["gain_low"], whole["gain_high"], color=style.SHADE, zorder=0)
+        axis.axvspan(whole["gain_low"], whole["gain_high"], color=colours.SHADE, zorder=0)
     for height, (category, source) in enumerate(lines):
         if not source and height:
             axis.axhline(height - 0.5, color="0.85", linewidth=0.6)
         row = found.get(("", source) if source else (category, ""))
         if row is not None and row["gain"] is not None:
-            interval(axis, row, height, ends, colours[category], bold=not source)
+            interval(axis, row, height, ends, colour_of[category], bold=not source)
         elif known:
             axis.text(ends[0] + 0.015 * (ends[1] - ends[0]), height, _why(row), **MISSING)
     if not known:
@@ -167,19 +167,19 @@ def interval(axis: Axes, row: Row, height: float, ends: tuple[float, float], col
 def _why(row: Row | None) -> str:
     """Why a line is empty, in few words; the table has them all."""
     reason = "not in the table" if row is None else row["reason"] or "no gain"
-    return style.wrapped(f"no gain: {reason}", 60, 1)
+    return messages.wrapped(f"no gain: {reason}", 60, 1)
 
 
-def _entries(rows: Sequence[Row]) -> list[style.Entry]:
-    entries: list[style.Entry] = [
-        style.key("category", color="0.3", marker="D", markersize=6, linewidth=2),
-        style.key("source", color="0.3", marker="o", markersize=3.8, linewidth=1.1),
+def _entries(rows: Sequence[Row]) -> list[legend.Entry]:
+    entries: list[legend.Entry] = [
+        legend.key("category", color="0.3", marker="D", markersize=6, linewidth=2),
+        legend.key("source", color="0.3", marker="o", markersize=3.8, linewidth=1.1),
     ]
     if any(row["gain"] is not None and not row["resolved"] for row in rows):
-        entries.append(style.key("not resolved", color="0.3", marker="o", markerfacecolor="white", linewidth=1.1))
+        entries.append(legend.key("not resolved", color="0.3", marker="o", markerfacecolor="white", linewidth=1.1))
     if any(row["kind"] == "all" and row["gain"] is not None for row in rows):
-        entries.append(style.key("whole loss", color="0.1", linestyle=style.REFERENCE_DASH))
-        entries.append(style.key("its 95 % interval", color=style.SHADE, linewidth=6))
+        entries.append(legend.key("whole loss", color="0.1", linestyle=colours.REFERENCE_DASH))
+        entries.append(legend.key("its 95 % interval", color=colours.SHADE, linewidth=6))
     return entries
 
 

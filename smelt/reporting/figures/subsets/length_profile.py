@@ -6,13 +6,13 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from smelt.reporting.style import style
+from smelt.reporting.style import colours, legend, messages, page
 from smelt.reporting.style.labels import About, Row, grouped, reference_first
 
 LOOKS: dict[str, dict[str, Any]] = {
-    "architecture": {"color": style.COLOURS[0], "linestyle": "-", "marker": "o", "linewidth": 1.6},
-    "more_experts": {"color": style.COLOURS[1], "linestyle": style.REFERENCE_DASH, "marker": "^"},
-    "more_parameters": {"color": style.COLOURS[2], "linestyle": (0, (1, 1)), "marker": "s"},
+    "architecture": {"color": colours.COLOURS[0], "linestyle": "-", "marker": "o", "linewidth": 1.6},
+    "more_experts": {"color": colours.COLOURS[1], "linestyle": colours.REFERENCE_DASH, "marker": "^"},
+    "more_parameters": {"color": colours.COLOURS[2], "linestyle": (0, (1, 1)), "marker": "s"},
 }
 WORDS = {"more_experts": "more experts", "more_parameters": "more parameters"}
 RANGE = (-1.0, 3.5)  # of the profiles that are shown at the most
@@ -23,7 +23,7 @@ def draw(length: Sequence[Row], about: About) -> Figure:
     compares with the reference."""
     names = reference_first((row["architecture"] for row in length), about.reference)
     rows = [row for row in length if row["bucket"] is not None]
-    figure, axes = style.panels(len(names), columns=min(len(names), 2), height=3.3, sharey=True)
+    figure, axes = page.panels(len(names), columns=min(len(names), 2), height=3.3, sharey=True)
     ends = _range(rows)
     for axis, name in zip(axes, names, strict=True):
         _panel(axis, [row for row in rows if row["architecture"] == name], about.reference, ends)
@@ -35,13 +35,13 @@ def draw(length: Sequence[Row], about: About) -> Figure:
     clear = "pairs without a clear mean improvement left out" if any(row["left_out"] for row in rows) else ""
     words = {"architecture": f"over {about.reference}"} | WORDS
     drawn = [family for family in LOOKS if any(row["family"] == family and row["profile"] is not None for row in rows)]
-    style.legend(
-        figure, [style.key(words[family], markersize=4, **LOOKS[family]) for family in drawn], 3, about.simulated
+    legend.legend(
+        figure, [legend.key(words[family], markersize=4, **LOOKS[family]) for family in drawn], 3, about.simulated
     )
     # No surface and no S enters here, so that the usual footer would mislead.
     bands = f"95 % intervals: at least {about.draws:,} draws of cells" if about.draws else "no intervals"
     tilt = "tilt: mean of the longer half of the lengths / that of the shorter half"
-    style.footer(figure, about.simulated, f"study {about.study}", tilt, longer, clear, bands)
+    legend.footer(figure, about.simulated, f"study {about.study}", tilt, longer, clear, bands)
     return figure
 
 
@@ -60,7 +60,7 @@ def _panel(axis: Axes, rows: Sequence[Row], reference: str, ends: tuple[float, f
         look = LOOKS[family]
         name = f"over {reference}" if family == "architecture" else WORDS[family]
         if all(row["profile"] is None for row in mine):
-            said.append(style.wrapped(f"{name}: {mine[0]['reason']}", 52, 3))
+            said.append(messages.wrapped(f"{name}: {mine[0]['reason']}", 52, 3))
             continue
         known = [(place, row) for place, row in enumerate(mine) if row["profile"] is not None]
         places = [place for place, _ in known]

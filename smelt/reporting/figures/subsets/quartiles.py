@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from smelt.reporting.figures.subsets.forest import finish, nothing, rested, span
-from smelt.reporting.style import style
+from smelt.reporting.style import colours, legend, messages, page
 from smelt.reporting.style.labels import About, Row, ordered
 
 STEP = 0.13  # between the sparsities of one quartile
@@ -18,27 +18,27 @@ def draw(subsets: Sequence[Row], about: About, place: tuple[float, str] | None) 
     """Colour by sparsity, at the budget of `place`; filled where the sign of the gain is resolved."""
     rows = [row for row in subsets if row["kind"] == "quartile" and place and row["budget_flops"] == place[0]]
     if not rows:
-        figure, axes = style.panels(1)
-        style.message(axes[0], "no gain: there is one architecture, and a gain compares two")
-        style.finish(figure, [], about)
+        figure, axes = page.panels(1)
+        messages.message(axes[0], "no gain: there is one architecture, and a gain compares two")
+        legend.finish(figure, [], about)
         return figure
     assert place is not None
     names, labels = sorted({row["architecture"] for row in rows}), ordered(rows, "sparsity", "S")
-    colours, marks = style.colours(labels), style.markers(labels)
-    figure, axes = style.panels(len(names), columns=min(len(names), 3), height=2.9, sharey=True)
+    colour_of, marks = colours.by_label(labels), colours.markers(labels)
+    figure, axes = page.panels(len(names), columns=min(len(names), 3), height=2.9, sharey=True)
     ends = span(rows)
     for axis, name in zip(axes, names, strict=True):
         mine = [row for row in rows if row["architecture"] == name]
-        _panel(axis, mine, labels, ends, colours, marks)
+        _panel(axis, mine, labels, ends, colour_of, marks)
         axis.set(title=f"{name} over {about.reference}", ylim=ends)
         axis.set_xticks(range(len(LABELS)), LABELS)
         axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes[0].set_ylabel("CE gain")
-    entries: list[style.Entry] = [
-        style.key(label, color=colours[label], marker=marks[label], linewidth=1.2) for label in labels
+    entries: list[legend.Entry] = [
+        legend.key(label, color=colour_of[label], marker=marks[label], linewidth=1.2) for label in labels
     ]
     if any(row["gain"] is not None and not row["resolved"] for row in rows):
-        entries.append(style.key("not resolved", color="0.3", marker="o", markerfacecolor="white", linewidth=1.1))
+        entries.append(legend.key("not resolved", color="0.3", marker="o", markerfacecolor="white", linewidth=1.1))
     parts = (
         f"CE gain at {place[0]:.3g} training FLOPs",
         rested(rows),
@@ -53,7 +53,7 @@ def _panel(
     rows: Sequence[Row],
     labels: Sequence[str],
     ends: tuple[float, float],
-    colours: dict[str, str],
+    colour_of: dict[str, str],
     marks: dict[str, str],
 ) -> None:
     axis.set_xlim(-0.6, len(LABELS) - 0.4)
@@ -64,7 +64,7 @@ def _panel(
     axis.axhline(0, color="0.3", linewidth=0.9)
     for row in rows:
         across = int(row["subset"][1:]) - 1 + STEP * (labels.index(row["sparsity"]) - (len(labels) - 1) / 2)
-        colour = colours[row["sparsity"]]
+        colour = colour_of[row["sparsity"]]
         if row["gain"] is None:
             axis.text(across, ends[0], "none", rotation=90, fontsize=6.5, color=colour, ha="center", va="bottom")
             continue

@@ -7,7 +7,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from smelt.reporting.style import style
+from smelt.reporting.style import page
 from smelt.statistics import FEW_SEEDS
 
 HEADING = 0.16  # inches
@@ -26,7 +26,7 @@ class Band(NamedTuple):
 def draw(bands: Sequence[Band], columns: int) -> tuple[Figure, list[list[Axes]]]:
     """A figure of one page's width, and the panels of each band from left to right."""
     heights = [height for band in bands for height in ([HEADING] if band.heading else []) + [band.height]]
-    figure = plt.figure(figsize=(style.WIDTH, sum(heights) + 0.9), layout="constrained")
+    figure = plt.figure(figsize=(page.WIDTH, sum(heights) + 0.9), layout="constrained")
     grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
     rows = iter(range(len(heights)))
     axes = []
