@@ -4,15 +4,16 @@ Reads results/scaling/*.parquet and writes results/tables/*.{csv,parquet}, one p
 the input's name. Where the endpoints of the study were simulated, every row of every table says so, in `source`.
 """
 
-import argparse
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 
-from smelt import artifacts, spec
+from smelt import artifacts, tables
 from smelt.errors import UserError, command
+from smelt.job import read_job
+
+MODULE = "smelt.reporting.tables"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +24,10 @@ class Settings:
 
 
 def sourced(data: pa.Table, source: str) -> pa.Table:
-    """A table with a column `source` that holds one text; as it is where it has one, or there is nothing to say."""
+    """A table with a column `source` that holds one text.
+
+    The table is unchanged where it has that column or `source` is empty.
+    """
     if not source or "source" in data.column_names:
         return data
     column = artifacts.field("source", pa.string(), "where the endpoints behind the row come from")
@@ -31,20 +35,16 @@ def sourced(data: pa.Table, source: str) -> pa.Table:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", default="{}", help="source, as JSON")
-    parser.add_argument("--artifacts", required=True, nargs="+", type=Path)
-    parser.add_argument("--csv", required=True, nargs="+", type=Path, help="one for each artifact")
-    arguments = parser.parse_args(argv)
-    names = [[path.stem for path in paths] for paths in (arguments.artifacts, arguments.csv)]
+    job = read_job(MODULE, __doc__, argv, Settings, ["artifacts*"], ["csv*"])
+    names = [[path.stem for path in job.paths(option)] for option in ("artifacts", "csv")]
     if names[0] != names[1]:
-        raise UserError(f"the tables {names[1]} do not answer to the artifacts {names[0]}; give them in the same order")
-    settings = spec.load(Settings, arguments.spec)
-    for source, target in zip(arguments.artifacts, arguments.csv, strict=True):
-        data = sourced(artifacts.read_table(source), settings.source)
-        origin = artifacts.provenance("smelt.reporting.tables", dataclasses.asdict(settings), [source])
+        raise UserError(f"--csv names {names[1]}, --artifacts names {names[0]}; name the same tables in the same order")
+    for source, target in zip(job.paths("artifacts"), job.paths("csv"), strict=True):
+        data = sourced(artifacts.read_table(source), job.settings.source)
+        # A table's provenance names the artifact of its name alone, not all those of the job.
+        origin = artifacts.provenance(MODULE, job.spec, [source])
         artifacts.write_table(data, target.with_suffix(".parquet"), origin)
-        artifacts.write_csv(data, target)
+        tables.write_csv(tables.from_arrow(data), target)
 
 
 if __name__ == "__main__":

@@ -4,20 +4,22 @@ Reads the registry of the paper's numbers and those of the study's tables (Parqu
 writes results/<study>/tables/paper_comparison.{csv,parquet}, one row for each number of the registry, in its order.
 """
 
-import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
-from smelt import artifacts, spec
+from smelt import artifacts, tables
 from smelt.artifacts import field
 from smelt.errors import UserError, command
+from smelt.job import read_job
 from smelt.reporting.paper.registry import Entry, look_up, read_registry, table_file
 from smelt.reporting.paper.rounding import PROPAGATES, propagated
-from smelt.reporting.style.labels import Row
 
+MODULE = "smelt.reporting.paper.comparison"
+Row = dict[str, Any]
 AGREES, DIFFERS, NOT_COMPUTED, NOT_APPLICABLE = "agrees", "differs", "not computed", "not applicable"
 MEASURED, SIMULATED, OTHER = "measured", "simulated", "other"
 ROUND_OFF = 1e-9  # of a value: no status or difference may hang on the last bits
@@ -65,7 +67,7 @@ def tolerance(entry: Entry, registry: Sequence[Entry], settings: ComparisonSetti
 
 
 def compared(
-    entry: Entry, registry: Sequence[Entry], tables: Mapping[str, Sequence[Row]], settings: ComparisonSettings
+    entry: Entry, registry: Sequence[Entry], studied: Mapping[str, pd.DataFrame], settings: ComparisonSettings
 ) -> Row:
     """The row of one number."""
     row: Row = dict.fromkeys(COMPARISON.names)
@@ -73,7 +75,7 @@ def compared(
     row |= {"target": entry.target, "status": NOT_APPLICABLE, "reason": not_applicable(entry, settings)}
     if row["reason"]:
         return row
-    ours, reason = look_up(entry, tables)
+    ours, reason = look_up(entry, studied)
     row |= {"status": NOT_COMPUTED, "reason": reason}
     if ours is None:
         return row
@@ -89,7 +91,7 @@ def compared(
 
 
 def comparison(
-    registry: Sequence[Entry], tables: Mapping[str, Sequence[Row]], settings: ComparisonSettings
+    registry: Sequence[Entry], studied: Mapping[str, pd.DataFrame], settings: ComparisonSettings
 ) -> list[Row]:
     """One row for each entry of the registry, in its order."""
     if settings.endpoints not in (MEASURED, SIMULATED, OTHER):
@@ -98,24 +100,16 @@ def comparison(
         if entry.propagates and entry.propagates not in PROPAGATES:
             known = ", ".join(PROPAGATES)
             raise UserError(f"{entry.id}, column propagates: {entry.propagates!r}; expected one of {known}")
-    return [compared(entry, registry, tables, settings) for entry in registry]
+    return [compared(entry, registry, studied, settings) for entry in registry]
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings of the comparison, as JSON")
-    parser.add_argument("--registry", required=True, type=Path, help="CSV of the paper's numbers")
-    parser.add_argument("--tables", nargs="*", default=[], type=Path, help="tables of the study as Parquet")
-    parser.add_argument("--csv", required=True, type=Path, help="where to write; the same rows as .parquet beside")
-    arguments = parser.parse_args(argv)
-    settings = spec.load(ComparisonSettings, arguments.spec)
-    registry = read_registry(arguments.registry)
-    tables = {path.stem: artifacts.read_table(path).to_pylist() for path in arguments.tables}
-    data = artifacts.table(comparison(registry, tables, settings), COMPARISON)
-    inputs = [arguments.registry, *arguments.tables]
-    origin = artifacts.provenance("smelt.reporting.paper.comparison", dataclasses.asdict(settings), inputs)
-    artifacts.write_table(data, arguments.csv.with_suffix(".parquet"), origin)
-    artifacts.write_csv(data, arguments.csv)
+    job = read_job(MODULE, __doc__, argv, ComparisonSettings, ["registry", "tables*"], ["csv"])
+    studied = {path.stem: tables.read(path) for path in job.paths("tables")}
+    data = tables.from_rows(comparison(read_registry(job.path("registry")), studied, job.settings), COMPARISON)
+    path = job.path("csv")
+    artifacts.write_table(tables.to_arrow(data, COMPARISON), path.with_suffix(".parquet"), job.origin)
+    tables.write_csv(data, path)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,15 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
 from smelt.errors import UserError
-from smelt.reporting.style.labels import Row
+from smelt.tables import numbers
 
 KINDS = ("result", "bound", "spread", "setting")
+SAME = 1e-9  # relative difference up to which two numbers are one
 PAIR = ("baseline", "smelt")  # the paper's two architectures, as the tables name them
 
 
@@ -62,7 +67,7 @@ def table_file(study: str, table: str) -> str:
     return f"results/{study}/tables/{table}.csv"
 
 
-class Found(NamedTuple):
+class Answer(NamedTuple):
     """Our value in the unit of the entry, or why there is none."""
 
     value: float | None
@@ -93,10 +98,10 @@ def read_registry(path: Path) -> list[Entry]:
     return entries
 
 
-def _check(entry: Entry, place: str) -> None:
+def _check(entry: Entry, line: str) -> None:
     for name in ("id", "meaning", "where", "printed", "kind"):
         if not getattr(entry, name):
-            raise UserError(f"{place}, column {name}: empty; every number has one")
+            raise UserError(f"{line}, column {name}: empty; every number has one")
     for name in ("printed", "scale"):
         text = getattr(entry, name)
         try:
@@ -104,50 +109,62 @@ def _check(entry: Entry, place: str) -> None:
         except InvalidOperation:
             finite = False
         if not finite:
-            raise UserError(f"{place}, column {name}: {text!r} is no number")
+            raise UserError(f"{line}, column {name}: {text!r} is no number")
     for name, known in (("kind", KINDS), ("how", tuple(HOW))):
         if getattr(entry, name) not in known:
-            raise UserError(f"{place}, column {name}: {getattr(entry, name)!r}; expected one of {', '.join(known)}")
+            raise UserError(f"{line}, column {name}: {getattr(entry, name)!r}; expected one of {', '.join(known)}")
     if not re.fullmatch(r"(\w+=\S*( |$))*", entry.rows):
-        raise UserError(f"{place}, column rows: {entry.rows!r}; expected KEY=VALUE pairs with blanks between")
+        raise UserError(f"{line}, column rows: {entry.rows!r}; expected KEY=VALUE pairs with blanks between")
     if (entry.kind == "setting") == bool(entry.table) or bool(entry.table) != bool(entry.study):
-        raise UserError(f"{place}, column table: a result names the study and table that hold it, a setting none")
+        raise UserError(f"{line}, column table: a result names the study and table that hold it, a setting none")
 
 
-def look_up(entry: Entry, tables: Mapping[str, Sequence[Row]]) -> Found:
-    """Our value of an entry, from the tables that are there (name -> rows)."""
+def look_up(entry: Entry, tables: Mapping[str, pd.DataFrame]) -> Answer:
+    """Our value of an entry, from the tables that exist (name -> table).
+
+    Raises UserError where a table lacks a column that the entry names.
+    """
     if not entry.column:
-        return Found(None, entry.reason or f"no stage writes it to {entry.target} as yet")
+        return Answer(None, entry.reason or f"no stage writes it to {entry.target} as yet")
     if entry.table not in tables:
-        return Found(None, entry.reason or f"needs {entry.target}")
+        return Answer(None, entry.reason or f"needs {entry.target}")
     rows = tables[entry.table]
     for name in (*entry.filters, entry.column):
-        if rows and name not in rows[0]:
+        if len(rows) and name not in rows.columns:
             raise UserError(f"table {entry.table}: no column {name!r}, which the registry's {entry.id} asks for")
-    found = [row for row in rows if all(_matches(row[key], wanted) for key, wanted in entry.filters.items())]
-    missing = _missing(entry, found)
+    for name, values in entry.filters.items() if len(rows) else ():
+        rows = rows[_among(rows[name], values)]
+    missing = _missing(entry, rows)
     if missing:
-        return Found(None, missing)
-    value = HOW[entry.how](found, entry.column)
-    return Found(float(entry.scale or 1) * value, None)
+        return Answer(None, missing)
+    return Answer(float(entry.scale or 1) * HOW[entry.how](rows, entry.column), None)
 
 
-def _missing(entry: Entry, found: Sequence[Row]) -> str | None:
-    """Why the rows found give no value: one that was asked for is not among them, or holds none."""
-    for key, wanted in entry.filters.items():
-        absent = [one for one in wanted if not any(_matches(row[key], [one]) for row in found)]
+def _missing(entry: Entry, rows: pd.DataFrame) -> str | None:
+    """Why the selected rows give no value: one that was asked for is not among them, or holds none."""
+    for name, values in entry.filters.items():
+        absent = [value for value in values if rows.empty or not _among(rows[name], [value]).any()]
         if absent:
-            return f"table {entry.table} has no row with {entry.rows}" + (f", {absent[0]} of them" if found else "")
-    if not found:
+            some = "" if rows.empty else f", {absent[0]} of them"
+            return f"table {entry.table} has no row with {entry.rows}{some}"
+    if rows.empty:
         return f"table {entry.table} has no row"
-    reasons = [row.get("reason") or f"{entry.column} is missing" for row in found if row[entry.column] is None]
-    return f"table {entry.table}: {reasons[0]}" if reasons else None
+    without = rows[rows[entry.column].isna()]
+    if without.empty:
+        return None
+    reason = without["reason"].iloc[0] if "reason" in without.columns else None
+    said = f"{entry.column} is missing" if pd.isna(reason) or not reason else reason
+    return f"table {entry.table}: {said}"
 
 
-def _matches(value: object, wanted: Sequence[str]) -> bool:
-    if isinstance(value, int | float):
-        return any(math.isclose(value, _number(one), rel_tol=1e-9) for one in wanted)
-    return ("" if value is None else value) in wanted
+def _among(column: pd.Series, values: Sequence[str]) -> NDArray[np.bool_]:
+    """Which rows hold one of the values, (rows,): numbers up to round-off, a missing value as an empty text."""
+    if not pd.api.types.is_numeric_dtype(column.dtype):
+        return column.fillna("").isin(values).to_numpy(bool)
+    held = column.to_numpy(dtype=np.float64, na_value=np.nan)[:, None]
+    wanted = np.array([_number(value) for value in values])
+    close = np.abs(held - wanted) <= SAME * np.maximum(np.abs(held), np.abs(wanted))
+    return np.asarray((close | (np.isnan(held) & (np.array(values) == ""))).any(axis=1))
 
 
 def _number(text: str) -> float:
@@ -157,26 +174,36 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _only(rows: Sequence[Row], column: str) -> float:
-    values = {row[column] for row in rows}
+def _only(rows: pd.DataFrame, column: str) -> float:
+    values = rows[column].unique()
     if len(values) > 1:
         raise UserError(f"column {column}: {len(rows)} rows hold {len(values)} values where the paper has one number")
-    return float(values.pop())
+    return float(values[0])
 
 
-def _pairs(rows: Sequence[Row], column: str) -> list[tuple[float, float]]:
+def _pair(rows: pd.DataFrame, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Baseline's and SMELT's values; a table holds both in one order."""
-    sides = ([row[column] for row in rows if row["architecture"] == name] for name in PAIR)
-    return list(zip(*sides, strict=True))
+    base, smelt = (numbers(rows[rows["architecture"] == name], column) for name in PAIR)
+    return base, smelt
 
 
-# From the rows found and the column to one number.
-HOW: dict[str, Callable[[Sequence[Row], str], float]] = {
+def _difference(rows: pd.DataFrame, column: str) -> float:
+    base, smelt = _pair(rows, column)
+    return float((smelt - base)[0])
+
+
+def _largest_change(rows: pd.DataFrame, column: str) -> float:
+    base, smelt = _pair(rows, column)
+    return float(np.abs(smelt / base - 1).max())
+
+
+# From the selected rows and the column to one number.
+HOW: dict[str, Callable[[pd.DataFrame, str], float]] = {
     "": _only,
     "excess": lambda rows, column: _only(rows, column) - 1,  # of a ratio above 1
-    "smallest": lambda rows, column: min(row[column] for row in rows),
-    "largest": lambda rows, column: max(row[column] for row in rows),
-    "mismatch": lambda rows, column: max(abs(row[column] - 1) for row in rows),  # the largest, of ratios
-    "difference": lambda rows, column: next(smelt - base for base, smelt in _pairs(rows, column)),
-    "apart": lambda rows, column: max(abs(smelt / base - 1) for base, smelt in _pairs(rows, column)),
+    "smallest": lambda rows, column: float(rows[column].min()),
+    "largest": lambda rows, column: float(rows[column].max()),
+    "mismatch": lambda rows, column: float(np.abs(numbers(rows, column) - 1).max()),  # the largest, of ratios
+    "difference": _difference,
+    "apart": _largest_change,
 }

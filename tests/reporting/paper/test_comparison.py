@@ -1,6 +1,7 @@
 """Every number that the paper prints has one row; ours is looked up, never made up."""
 
 import csv
+import dataclasses
 import json
 import re
 from collections import Counter
@@ -8,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -28,6 +30,7 @@ from smelt.scaling.subsets.length import LENGTH
 from smelt.scaling.subsets.subsets import SUBSETS
 from smelt.study import load as studies
 from smelt.surfaces.catalogue import SURFACES
+from smelt.tables import from_arrow
 from smelt.workflow import specs
 
 ROOT = Path(__file__).parents[3]
@@ -110,10 +113,15 @@ def budget_rows() -> list[dict[str, Any]]:
     return [row | {"reason": no_control if row["s_own"] is None else None} for row in tables]
 
 
+def frames(tables: Tables) -> dict[str, pd.DataFrame]:
+    """The tables as the command reads them."""
+    return {name: from_arrow(pa.Table.from_pylist(rows)) for name, rows in tables.items()}
+
+
 def compare(tables: Tables, **settings: Any) -> dict[str, dict[str, Any]]:
     """The table's rows by id."""
     chosen = comparison.ComparisonSettings(**{"study": "published", "endpoints": "simulated"} | settings)
-    return {row["id"]: row for row in comparison.comparison(ENTRIES, tables, chosen)}
+    return {row["id"]: row for row in comparison.comparison(ENTRIES, frames(tables), chosen)}
 
 
 # The registry
@@ -315,17 +323,21 @@ def test_the_grid_of_budgets() -> None:
 
 
 def test_the_closed_forms_give_what_the_paper_prints() -> None:
-    surfaces = {name: rounding.Surface(**fit) for name, fit in FIT.items()}
+    surfaces = {name: rounding.Printed(**fit) for name, fit in FIT.items()}
     for budget, row in GAINS.items():
         for label, gain in zip(SPARSE, row, strict=True):
-            found = rounding.gain(surfaces, float(budget), 1 - int(label[1:]) / 100)
-            assert 100 * found == pytest.approx(gain, abs=0.0051)
+            rows = f"architecture=smelt budget_flops={budget} sparsity={label}"
+            entry = dataclasses.replace(BY_ID["ce_gain_pct.1e20.S85.value"], rows=rows)
+            assert 100 * rounding.PROPAGATES["gain"](surfaces, entry) == pytest.approx(gain, abs=0.0051)
     for name, values in TPP.items():
         for label, tpp in zip(SPARSE, values, strict=True):
-            found = rounding.tokens_per_parameter(surfaces[name], 1e21, 1 - int(label[1:]) / 100)
-            assert found == pytest.approx(tpp, abs=0.06)
-    assert rounding.data_crossover(surfaces) == pytest.approx(1.621e10, rel=1e-3)
-    assert [round(rounding.gamma(one), 5) for one in surfaces.values()] == [0.23713, 0.25027]
+            entry = BY_ID[f"tpp_1e21.{label[1:]}.{name.replace('line', '')}.value"]
+            assert rounding.PROPAGATES["tpp"](surfaces, entry) == pytest.approx(tpp, abs=0.06)
+    assert rounding.PROPAGATES["data_crossover"](surfaces, BY_ID["data_crossover_D"]) == pytest.approx(
+        1.621e10, rel=1e-3
+    )
+    gammas = [rounding.PROPAGATES["gamma"](surfaces, BY_ID[f"fit.gamma[{place}]"]) for place in (0, 1)]
+    assert [round(gamma, 5) for gamma in gammas] == [0.23713, 0.25027]
 
 
 @pytest.mark.parametrize(
@@ -446,13 +458,12 @@ def test_a_registry_of_another_form(tmp_path: Path) -> None:
 def test_a_table_must_answer_to_the_registry() -> None:
     entry = BY_ID["fit.smelt.E"]
     with pytest.raises(UserError, match="table coefficients: no column 'E'"):
-        registry.look_up(entry, {"coefficients": [{"architecture": "smelt"}]})
+        registry.look_up(entry, frames({"coefficients": [{"architecture": "smelt"}]}))
     twice = [{"architecture": "smelt", "E": value} for value in (1.0, 2.0)]
     with pytest.raises(UserError, match="2 rows hold 2 values where the paper has one number"):
-        registry.look_up(entry, {"coefficients": twice})
-    assert (
-        registry.look_up(entry, {"coefficients": []}).reason == "table coefficients has no row with architecture=smelt"
-    )
+        registry.look_up(entry, frames({"coefficients": twice}))
+    absent = registry.look_up(entry, frames({"coefficients": []}))
+    assert absent.reason == "table coefficients has no row with architecture=smelt"
 
 
 def test_a_word_that_no_setting_has() -> None:
