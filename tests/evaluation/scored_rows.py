@@ -7,6 +7,7 @@ import pyarrow as pa
 from smelt.artifacts import write_table
 from smelt.evaluation.metrics import task_scores
 from smelt.evaluation.tasks.registry import Task
+from smelt.labels import RUN_KEYS
 from smelt.spec import plain
 
 SCORED = pa.schema(
@@ -67,5 +68,5 @@ def score_row(keys, score=0.5, **values):
     found |= {"suite": "desk", "category": "symbolic problem solving", "shots": 4, "evaluation_seed": 0, "items": 10}
     found |= {"score": score, "ties": 0, "categories": 1, "chance": 0.0, "centred": score, "nll": 20.0, "tokens": 10}
     found |= {"bytes": 40, "truncated_share": 0.0, "dropped": 0, "completion": False}
-    found |= {name: RUN[name] for name in task_scores.RUN} | keys
+    found |= {name: RUN[name] for name in RUN_KEYS} | keys
     return found | {"mean_demonstrations": float(found["shots"])} | values

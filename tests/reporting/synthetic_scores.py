@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from smelt import tables
 from smelt.evaluation.icl import comparison, sweep
-from smelt.evaluation.metrics import completion, core, standard, task_scores
+from smelt.evaluation.metrics import aggregation, completion, core, task_scores
+from smelt.evaluation.metrics.task_scores import TASK_SCORES
 from smelt.evaluation.tasks.registry import Task, chosen, read_tasks
 
 Row = dict[str, Any]
@@ -74,7 +76,7 @@ def _score(endpoint: Row, task: Task, shots: int, seed: int | None, items: int) 
 
 def averages(rows: Sequence[Row], tasks: dict[str, Task], baselines: str = "v2") -> dict[str, list[Row]]:
     """The rows of core, completion and mmlu.parquet."""
-    found = standard.collect(rows, tasks)
+    found = aggregation.collect(tables.from_rows(rows, TASK_SCORES), tasks)
     return {
         "core": [core.core_row(one, tasks, baselines) for one in found],
         "completion": [row for one in found for row in completion.completion_rows(one, tasks)],
@@ -84,13 +86,13 @@ def averages(rows: Sequence[Row], tasks: dict[str, Task], baselines: str = "v2")
 
 def in_context(rows: Sequence[Row], tasks: dict[str, Task]) -> dict[str, list[Row]]:
     """The rows of sweep and icl.parquet; single items are right at random, at the share of the task."""
-    chosen_rows = sweep.final_rows(list(rows), tasks, ())
+    chosen_rows = sweep.last_scores(tables.from_rows(rows, TASK_SCORES), tasks, ())
     found = sweep.members(tasks, chosen_rows)
     by_run = sweep.curves(chosen_rows, found)
     names = list(dict.fromkeys(row["architecture"] for row in rows))
     settings = task_scores.Settings(tasks=(), runs=(), presets={}, sampler={}, reference="baseline")
     items = {}
-    for row in chosen_rows:
+    for row in tables.rows(chosen_rows):
         run = tuple(row[name] for name in RUN)
         right = np.array([0.5 + 0.2 * _noise(*run, row["task"], place) for place in range(row["items"])])
         right += row["score"] - right.mean()

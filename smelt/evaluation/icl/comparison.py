@@ -7,22 +7,23 @@ paired. That test knows of no other noise than that of the demonstrations, and o
 one over items, and a difference is resolved where both agree. Neither knows of the seed of the training.
 """
 
-import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from smelt import spec
-from smelt.artifacts import field, provenance, table, write_table
+from smelt.artifacts import field, table
 from smelt.errors import UserError, command
 from smelt.evaluation.icl import sweep
 from smelt.evaluation.icl.sweep import PART, SWEEP, Array, Cell, Curve, Member, Run
-from smelt.evaluation.metrics import item_metrics, standard
-from smelt.evaluation.metrics.task_scores import RUN, Settings, check_files, read_rows, tasks_of
+from smelt.evaluation.metrics import aggregation, item_metrics
+from smelt.evaluation.metrics.task_scores import Settings, check_files, read_scores, tasks_of
 from smelt.evaluation.tasks.registry import Task
+from smelt.job import read_job
+from smelt.labels import RUN_KEYS
 from smelt.statistics import holm, sign_flips, standard_error
 
 MODULE = "smelt.evaluation.icl.comparison"
@@ -67,10 +68,10 @@ class ItemMean:
 
 
 def item_means(
-    path: str, named: Mapping[str, Any], tasks: Mapping[str, Task], shots: Mapping[str, set[int]]
+    path: Path, named: Mapping[str, Any], tasks: Mapping[str, Task], shots: Mapping[str, set[int]]
 ) -> dict[Any, ItemMean]:
     """Items of one run's file at the wanted numbers of shots of each task; `named` is what the spec calls the run."""
-    run = tuple(named[name] for name in RUN)
+    run = tuple(named[name] for name in RUN_KEYS)
     sums: dict[tuple[str, int], list[item_metrics.Items]] = {}
     for group in item_metrics.groups(path, named["run"], PART, frozenset(shots)):
         if group.shots in shots[group.task]:
@@ -137,7 +138,7 @@ def _row(
     by_item = sign_flips(differences, EXACT_ITEMS, settings.flips, settings.seed)
     row |= {"item_p": by_item.p, "items": len(differences), "training_seeds": _training_seeds(runs, sides[0], both)}
     left = len(cells) - len(both)
-    notes = sweep.partly(one) + standard.error_note(row["evaluation_seeds"])
+    notes = sweep.partly(one) + aggregation.error_note(row["evaluation_seeds"])
     notes += curve.note(shots)
     notes += [f"{left} of {len(cells)} cells left out: not both beat chance ({one.chance:.3g})"] if left else []
     return row | {"reason": "; ".join(notes) or None}
@@ -216,32 +217,22 @@ def _limit(seeds: int, tests: int) -> list[str]:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument(
-        "--spec", required=True, help="tasks, runs (one a file), reference, shots, flips and seed (JSON)"
-    )
-    parser.add_argument("--task-scores", required=True, help="scores by endpoint, task, shots and seed (Parquet)")
-    parser.add_argument("--scores", required=True, nargs="+", help="scores.parquet of each run, in order")
-    parser.add_argument("--out", required=True, help="differences to the reference and their tests (Parquet)")
-    parser.add_argument("--sweep", required=True, help="scores against the number of demonstrations (Parquet)")
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
-    check_files(settings, arguments.scores)
+    job = read_job(MODULE, __doc__, argv, Settings, ["task_scores", "scores*"], ["out", "sweep"])
+    settings, paths = job.settings, job.paths("scores")
+    check_files(settings, paths)
     tasks = tasks_of(settings.tasks)
-    rows = sweep.final_rows(read_rows(arguments.task_scores), tasks, settings.shots)
-    found = sweep.members(tasks, rows)
-    by_run = sweep.curves(rows, found)
+    last = sweep.last_scores(read_scores(job.path("task_scores")), tasks, settings.shots)
+    members = sweep.members(tasks, last)
+    by_run = sweep.curves(last, members)
     architectures = list(dict.fromkeys(run["architecture"] for run in settings.runs))
     if settings.reference not in architectures:
         raise UserError(f"the reference {settings.reference!r} has no run; known are {', '.join(architectures)}")
     items: dict[Any, ItemMean] = {}
-    wanted = _wanted(by_run, found)
-    for run, path in zip(settings.runs, arguments.scores, strict=True):
+    wanted = _wanted(by_run, members)
+    for run, path in zip(settings.runs, paths, strict=True):
         items |= item_means(path, run, tasks, wanted) if wanted else {}
-    origin = provenance(MODULE, spec.plain(settings), [arguments.task_scores, *arguments.scores])
-    compared = icl_rows(by_run, found, items, architectures, settings)
-    write_table(table(compared, ICL), arguments.out, origin)
-    write_table(table(sweep.sweep_rows(by_run, found, architectures), SWEEP), arguments.sweep, origin)
+    job.write("out", table(icl_rows(by_run, members, items, architectures, settings), ICL))
+    job.write("sweep", table(sweep.sweep_rows(by_run, members, architectures), SWEEP))
 
 
 def _wanted(by_run: Mapping[Run, Mapping[str, Curve]], found: Sequence[Member]) -> dict[str, set[int]]:

@@ -9,13 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from smelt import tables
 from smelt.artifacts import field
 from smelt.errors import UserError
-from smelt.evaluation.metrics import item_metrics, standard
+from smelt.evaluation.metrics import aggregation, item_metrics
 from smelt.evaluation.tasks.registry import Task
+from smelt.labels import RUN_KEYS
 from smelt.statistics import standard_error
 
 AVERAGE, WITHOUT_DYCK = "average", "average without Dyck"
@@ -49,11 +52,11 @@ class Curve:
 
     scores: dict[int, Array]  # (1,) where no demonstrations are drawn
     seeds: dict[int, int]  # evaluation seeds; 0 where none are drawn
-    prompts: dict[int, standard.Prompts]
+    prompts: dict[int, aggregation.Prompts]
 
     def note(self, shots: int) -> list[str]:
         """What the prompts lack of the demonstrations, in words."""
-        return standard.prompt_note(shots, self.prompts[shots])
+        return aggregation.prompt_note(shots, self.prompts[shots])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,10 +73,10 @@ class Member:
         return self.name in (AVERAGE, WITHOUT_DYCK)
 
 
-def members(tasks: Mapping[str, Task], rows: Sequence[Mapping[str, Any]]) -> list[Member]:
+def members(tasks: Mapping[str, Task], scores: pd.DataFrame) -> list[Member]:
     """The two averages and the tasks of the sweep, in the order of the study."""
     named = [name for name, task in tasks.items() if task.sweep_shots > 0]
-    scored = {row["task"] for row in rows}
+    scored = set(scores["task"])
     groups = {AVERAGE: named, WITHOUT_DYCK: [name for name in named if "dyck" not in name]}
     groups |= {name: [name] for name in named}
     found = []
@@ -84,23 +87,23 @@ def members(tasks: Mapping[str, Task], rows: Sequence[Mapping[str, Any]]) -> lis
     return found
 
 
-def final_rows(rows: Sequence[dict[str, Any]], tasks: Mapping[str, Task], shots: Sequence[int]) -> list[dict[str, Any]]:
-    """The rows of the last endpoints at the given shots (none = any), up to each task's most in the sweep.
+def last_scores(scores: pd.DataFrame, tasks: Mapping[str, Task], shots: Sequence[int]) -> pd.DataFrame:
+    """Scores of the last endpoints at the given shots (none = any), up to each task's most in the sweep.
 
     Raises UserError where a run has several endpoints in it, or where endpoints were not scored alike.
     """
-    chosen = [row for row in rows if row["part"] == PART]
-    standard.check_alike(chosen)
-    branches: dict[Run, int] = {}
-    for row in chosen:
-        if branches.setdefault(run_of(row), row["branch"]) != row["branch"]:
-            raise UserError(
-                f"task scores: the part {PART} of {'-'.join(map(str, run_of(row)))} has the branches "
-                f"{branches[run_of(row)]} and {row['branch']}; it is for the last one only"
-            )
-    limit = {name: task.sweep_shots for name, task in tasks.items() if task.sweep_shots > 0}
-    wanted = [row for row in chosen if not shots or row["shots"] in shots]
-    return [row for row in wanted if row["shots"] <= limit.get(row["task"], -1)]
+    last = scores[scores["part"] == PART]
+    aggregation.check_alike(last)
+    branches = last.groupby(list(RUN_KEYS), sort=False)["branch"].unique()
+    if len(several := branches[branches.map(len) > 1]):
+        first, second, *_ = several.iloc[0]
+        raise UserError(
+            f"task scores: the part {PART} of {'-'.join(map(str, several.index[0]))} has the branches {first} and "
+            f"{second}; it is for the last one only"
+        )
+    most = {name: task.sweep_shots for name, task in tasks.items() if task.sweep_shots > 0}
+    swept = last[last["task"].isin(list(most)) & (last["shots"].isin(list(shots)) if shots else True)]
+    return swept[swept["shots"] <= np.array([most[name] for name in swept["task"]], dtype=np.int64)]
 
 
 def run_of(row: Mapping[str, Any]) -> Run:
@@ -108,29 +111,32 @@ def run_of(row: Mapping[str, Any]) -> Run:
     return row["architecture"], row["scale"], row["sparsity"], row["seed"]
 
 
-def curves(rows: Sequence[Mapping[str, Any]], found: Sequence[Member]) -> dict[Run, dict[str, Curve]]:
+def curves(scores: pd.DataFrame, found: Sequence[Member]) -> dict[Run, dict[str, Curve]]:
     """The curves of each run, of tasks and averages, by name."""
-    raw: dict[Run, dict[str, dict[int, dict[int, standard.Row]]]] = {}
-    for row in rows:
-        seed = item_metrics.ZERO_SHOT if row["evaluation_seed"] is None else row["evaluation_seed"]
-        raw.setdefault(run_of(row), {}).setdefault(row["task"], {}).setdefault(row["shots"], {})[seed] = row
-    return {
-        run: {one.name: _curve([by_task[name] for name in one.tasks]) for one in found if one.tasks}
-        for run, by_task in raw.items()
-    }
+    seeds = scores["evaluation_seed"].fillna(item_metrics.ZERO_SHOT)
+    ordered = scores.assign(evaluation_seed=seeds).sort_values("evaluation_seed", kind="stable")
+    by_run = {}
+    for run, rows in ordered.groupby(list(RUN_KEYS), sort=False):
+        by_task = {
+            name: {int(part["shots"].iloc[0]): part for _, part in of_task.groupby("shots", sort=True)}
+            for name, of_task in rows.groupby("task", sort=False)
+        }
+        by_run[run] = {one.name: _curve([by_task[name] for name in one.tasks]) for one in found if one.tasks}
+    return {run: by_run[run] for run in scores[list(RUN_KEYS)].drop_duplicates().itertuples(index=False, name=None)}
 
 
-def _curve(tasks: Sequence[Mapping[int, Mapping[int, standard.Row]]]) -> Curve:
-    """Mean over tasks at the shots that all of them have, seed by seed."""
+def _curve(tasks: Sequence[Mapping[int, pd.DataFrame]]) -> Curve:
+    """Mean over tasks at the shots that all of them have, seed by seed; each table is sorted by evaluation seed."""
     shared = sorted(set.intersection(*(set(one) for one in tasks)))
     scores, seeds, prompts = {}, {}, {}
     for shots in shared:
-        columns = [np.array([one[shots][seed]["score"] for seed in sorted(one[shots])]) for one in tasks]
+        parts = [one[shots] for one in tasks]
+        columns = [tables.numbers(part, "score") for part in parts]
         # Where some tasks draw demonstrations and others do not, the one value of the latter stands in each seed.
         scores[shots] = np.mean(np.stack(np.broadcast_arrays(*columns)), axis=0)
-        drawn = {seed for one in tasks for seed in one[shots]} - {item_metrics.ZERO_SHOT}
+        drawn = {seed for part in parts for seed in part["evaluation_seed"]} - {item_metrics.ZERO_SHOT}
         seeds[shots] = len(drawn)
-        prompts[shots] = standard.prompts([row for one in tasks for row in one[shots].values()])
+        prompts[shots] = aggregation.prompts([row for part in parts for row in tables.rows(part)])
     return Curve(scores, seeds, prompts)
 
 
@@ -187,7 +193,7 @@ def _row(
         return row | {"reason": "no cell has an endpoint of every architecture"}
     values = cell_mean({run: known[one.name].scores[shots] for run, known in by_run.items()}, architecture, cells)
     seeds = curves[one.name].seeds[shots]
-    notes = partly(one) + standard.error_note(seeds) + curves[one.name].note(shots)
+    notes = partly(one) + aggregation.error_note(seeds) + curves[one.name].note(shots)
     row |= curves[one.name].prompts[shots]._asdict()
     row |= {"score": float(values.mean()), "score_se": standard_error(values), "cells": len(cells)}
     return row | {"evaluation_seeds": seeds, "reason": "; ".join(notes) or None}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from smelt.evaluation.metrics import completion, item_metrics
-from smelt.evaluation.metrics.standard import Endpoint, Estimate, centred_mean, items, mean_of
+from smelt.evaluation.metrics.aggregation import Endpoint, Estimate, centred_mean, items, mean_of
 from smelt.evaluation.tasks.registry import CORE, Task
 from smelt.labels import KEYS
 

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from smelt.artifacts import field
-from smelt.evaluation.metrics import standard
-from smelt.evaluation.metrics.standard import Endpoint, Row
+from smelt.evaluation.metrics import aggregation
+from smelt.evaluation.metrics.aggregation import Endpoint, Row
 from smelt.evaluation.metrics.task_scores import ENDPOINT
 from smelt.evaluation.tasks.registry import Task
 
@@ -73,7 +73,7 @@ def _row(endpoint: Endpoint, suite: str, tasks: Mapping[str, Task]) -> dict[str,
         return row | {"reason": f"no completion task of the suite {suite} {what}"}
     found = endpoint.estimate(scored, nats)
     notes = [f"Completion over {row['tasks']} of {row['of']} tasks"] if row["tasks"] < row["of"] else []
-    notes += standard.partial(endpoint, tasks, scored) + standard.cut(endpoint, scored)
+    notes += aggregation.partial(endpoint, tasks, scored) + aggregation.cut(endpoint, scored)
     return row | {
         "nats_per_token": found.value,
         "nats_se": found.error,
@@ -81,5 +81,5 @@ def _row(endpoint: Endpoint, suite: str, tasks: Mapping[str, Task]) -> dict[str,
         "bits_per_byte": endpoint.estimate(scored, bits).value,
         "tokens": sum(one["tokens"] for one in endpoint.runs(scored)[0].values()),
         "evaluation_seeds": found.seeds,
-        "reason": "; ".join([*notes, *standard.error_note(found.seeds)]) or None,
+        "reason": "; ".join([*notes, *aggregation.error_note(found.seeds)]) or None,
     }

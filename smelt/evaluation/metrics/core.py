@@ -6,20 +6,19 @@ the zero-shot tasks in all of them, then over seeds. Its standard error is over 
 nothing of the items or of the seed of the training.
 """
 
-import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from smelt import spec
-from smelt.artifacts import field, provenance, table, write_table
+from smelt.artifacts import field, table
 from smelt.errors import command
-from smelt.evaluation.metrics import completion, item_metrics, standard
+from smelt.evaluation.metrics import aggregation, completion, item_metrics
+from smelt.evaluation.metrics.aggregation import Endpoint, mean_of
 from smelt.evaluation.metrics.calibration_scores import calibration_rows
-from smelt.evaluation.metrics.standard import Endpoint, mean_of
-from smelt.evaluation.metrics.task_scores import BASELINES, ENDPOINT, Settings, read_rows, tasks_of
+from smelt.evaluation.metrics.task_scores import BASELINES, ENDPOINT, Settings, read_scores, tasks_of
 from smelt.evaluation.tasks.registry import CORE, Task, core_tasks
+from smelt.job import read_job
 from smelt.labels import SCORES
 from smelt.statistics import centred
 
@@ -77,7 +76,7 @@ def core_score(scores: Mapping[str, float], tasks: Mapping[str, Task], baselines
     says how many have.
     """
     held = {task.name: scores[task.name] for task in core_tasks(tasks) if task.name in scores}
-    return standard.mean_centred(held, tasks, baselines) if held else None
+    return aggregation.mean_centred(held, tasks, baselines) if held else None
 
 
 def core_row(endpoint: Endpoint, tasks: Mapping[str, Task], baselines: str) -> dict[str, Any]:
@@ -88,24 +87,24 @@ def core_row(endpoint: Endpoint, tasks: Mapping[str, Task], baselines: str) -> d
     row: dict[str, Any] = dict.fromkeys(CORE_TABLE.names)
     row |= {**endpoint.keys, "baselines": baselines, "tasks": len(core), "of": CORE}
     row |= {"other_tasks": len(other), "other_of": len(named), "evaluation_seeds": endpoint.seeds}
-    row["items"] = standard.items(endpoint, [*core, *other])
+    row["items"] = aggregation.items(endpoint, [*core, *other])
     notes = []
     if core:
         for version in BASELINES:
-            row[f"core_{version}"] = endpoint.estimate(core, standard.centred_mean(tasks, version)).value
-        found = endpoint.estimate(core, standard.centred_mean(tasks, baselines))
+            row[f"core_{version}"] = endpoint.estimate(core, aggregation.centred_mean(tasks, version)).value
+        found = endpoint.estimate(core, aggregation.centred_mean(tasks, baselines))
         row["core_se"] = found.error
         notes += _categories(row, endpoint, tasks, core, baselines)
-        notes += [f"Core: {note}" for note in standard.error_note(found.seeds)]
-        notes += standard.partial(endpoint, tasks, core) + standard.cut(endpoint, core)
+        notes += [f"Core: {note}" for note in aggregation.error_note(found.seeds)]
+        notes += aggregation.partial(endpoint, tasks, core) + aggregation.cut(endpoint, core)
     else:
         notes.append("no Core task was scored with its own shots")
     if other:
-        found = endpoint.estimate(other, standard.centred_mean(tasks, baselines))
+        found = endpoint.estimate(other, aggregation.centred_mean(tasks, baselines))
         row |= {"other_score": found.value, "other_se": found.error}
         notes += [f"the study's own suite over {len(other)} of {len(named)} tasks"] if len(other) < len(named) else []
-        notes += [f"the study's own suite: {note}" for note in standard.error_note(found.seeds)]
-        notes += standard.cut(endpoint, other)
+        notes += [f"the study's own suite: {note}" for note in aggregation.error_note(found.seeds)]
+        notes += aggregation.cut(endpoint, other)
     else:
         notes.append("no task of the study's own suite was scored with its own shots")
     if endpoint.others:
@@ -122,7 +121,7 @@ def _categories(
     for category, count in CATEGORIES.items():
         mine = [name for name in core if tasks[name].category == category]
         if mine:
-            row[category.replace(" ", "_")] = endpoint.estimate(mine, standard.centred_mean(tasks, baselines)).value
+            row[category.replace(" ", "_")] = endpoint.estimate(mine, aggregation.centred_mean(tasks, baselines)).value
         partial += [f"{category} {len(mine)} of {count}"] if len(mine) < count else []
     return [f"Core over {len(core)} of {CORE} tasks ({', '.join(partial)})"] if partial else []
 
@@ -139,8 +138,8 @@ def mmlu_rows(endpoint: Endpoint, tasks: Mapping[str, Task], baselines: str) -> 
             row |= {"accuracy": found.value, "accuracy_se": found.error, "evaluation_seeds": found.seeds}
             row["centred"] = centred(found.value, item_metrics.chance(tasks[name], baselines))
             row |= {"subjects": first["categories"], "items": first["items"]}
-            notes = standard.partial(endpoint, tasks, [name]) + standard.cut(endpoint, [name])
-            row["reason"] = "; ".join(notes + standard.error_note(found.seeds)) or None
+            notes = aggregation.partial(endpoint, tasks, [name]) + aggregation.cut(endpoint, [name])
+            row["reason"] = "; ".join(notes + aggregation.error_note(found.seeds)) or None
         elif name in endpoint.others:
             row["reason"] = f"not scored with its own {tasks[name].shots} shots, but with others"
         else:
@@ -150,30 +149,16 @@ def mmlu_rows(endpoint: Endpoint, tasks: Mapping[str, Task], baselines: str) -> 
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument("--spec", required=True, help="tasks and baselines (JSON)")
-    parser.add_argument("--task-scores", required=True, help="scores by endpoint, task, shots and seed (Parquet)")
-    parser.add_argument("--core", required=True, help="Core and the study's own suite (Parquet)")
-    parser.add_argument("--completion", required=True, help="cross-entropy of the answers (Parquet)")
-    parser.add_argument("--mmlu", required=True, help="MMLU (Parquet)")
-    parser.add_argument("--scores", required=True, help="scores for the calibration (Parquet)")
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
+    job = read_job(MODULE, __doc__, argv, Settings, ["task_scores"], ["core", "completion", "mmlu", "scores"])
+    settings = job.settings
     tasks = tasks_of(settings.tasks)
-    endpoints = standard.collect(read_rows(arguments.task_scores), tasks)
-    origin = provenance(MODULE, spec.plain(settings), [arguments.task_scores])
-    outputs = (
-        ([core_row(one, tasks, settings.baselines) for one in endpoints], CORE_TABLE, arguments.core),
-        (
-            [row for one in endpoints for row in completion.completion_rows(one, tasks)],
-            completion.COMPLETION,
-            arguments.completion,
-        ),
-        ([row for one in endpoints for row in mmlu_rows(one, tasks, settings.baselines)], MMLU, arguments.mmlu),
-        (calibration_rows(endpoints, tasks, settings.baselines), SCORES, arguments.scores),
-    )
-    for rows, schema, path in outputs:
-        write_table(table(rows, schema), path, origin)
+    endpoints = aggregation.collect(read_scores(job.path("task_scores")), tasks)
+    of_completion = [row for endpoint in endpoints for row in completion.completion_rows(endpoint, tasks)]
+    of_mmlu = [row for endpoint in endpoints for row in mmlu_rows(endpoint, tasks, settings.baselines)]
+    job.write("core", table([core_row(endpoint, tasks, settings.baselines) for endpoint in endpoints], CORE_TABLE))
+    job.write("completion", table(of_completion, completion.COMPLETION))
+    job.write("mmlu", table(of_mmlu, MMLU))
+    job.write("scores", table(calibration_rows(endpoints, tasks, settings.baselines), SCORES))
 
 
 if __name__ == "__main__":

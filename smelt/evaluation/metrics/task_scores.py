@@ -5,23 +5,25 @@ results/evaluation/task_scores.parquet. What a task averages over seeds, tasks o
 that are made from it.
 """
 
-import argparse
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
-from smelt import spec
-from smelt.artifacts import field, provenance, read_table, table, write_table
+from smelt import artifacts, spec, tables
+from smelt.artifacts import field
 from smelt.errors import UserError, command
 from smelt.evaluation.metrics import item_metrics
 from smelt.evaluation.metrics.item_metrics import Group, Items
 from smelt.evaluation.tasks.registry import Task
+from smelt.job import read_job
+from smelt.labels import RUN_KEYS
 from smelt.statistics import centred
 
 MODULE = "smelt.evaluation.metrics.task_scores"
-RUN = ("architecture", "scale", "sparsity", "seed")  # of a run, as the spec labels it
 BASELINES = ("v1", "v2")
 
 ENDPOINT = (
@@ -31,7 +33,7 @@ ENDPOINT = (
     field("seed", pa.int32(), "seed of the training"),
     field("branch", pa.int32(), "number of the decay branch, from 1"),
     field("branch_step", pa.int32(), "stable step that the decay leaves from"),
-    field("part", pa.string(), "every: scored at all endpoints; final: at the last branch of a run only"),
+    field("part", pa.string(), "all_endpoints: scored at all of a run; last_endpoint: at its last branch only"),
     field("preset", pa.string(), "which of the items were scored: smoke, lite or full"),
     field("sampler", pa.string(), "how demonstrations were drawn: dclm, smelt or nested"),
 )
@@ -88,7 +90,7 @@ def tasks_of(plain: Sequence[dict[str, Any]]) -> dict[str, Task]:
     return {task.name: task for task in (spec.load(Task, values) for values in plain)}
 
 
-def endpoint_rows(path: str, run: Mapping[str, Any], settings: Settings) -> Iterator[dict[str, Any]]:
+def endpoint_rows(path: Path, run: Mapping[str, Any], settings: Settings) -> Iterator[dict[str, Any]]:
     """The rows of one run's file. Raises UserError where it does not fit the spec or its seeds differ in items."""
     tasks = tasks_of(settings.tasks)
     seen: dict[tuple[Any, ...], tuple[Group, list[int]]] = {}
@@ -112,7 +114,7 @@ def _row(group: Group, items: Items, task: Task, run: Mapping[str, Any], setting
     unscored = choices and (items.by_characters is None or items.by_bytes is None)
     score, chance = share(items.correct), item_metrics.chance(task, settings.baselines)
     return {
-        **{name: run[name] for name in RUN},
+        **{name: run[name] for name in RUN_KEYS},
         "branch": group.branch,
         "branch_step": group.branch_step,
         "part": group.part,
@@ -143,34 +145,30 @@ def _row(group: Group, items: Items, task: Task, run: Mapping[str, Any], setting
     }
 
 
-def check_files(settings: Settings, paths: Sequence[str]) -> None:
+def check_files(settings: Settings, paths: Sequence[Path]) -> None:
     """Raise UserError unless there is one file for each run."""
     if len(settings.runs) != len(paths):
         raise UserError(f"{len(settings.runs)} runs but {len(paths)} files of scores; give one for each")
 
 
-def read_rows(path: str) -> list[dict[str, Any]]:
-    """The rows of a table of task scores. Raises UserError where it lacks a column."""
-    found = read_table(path)
-    if missing := [name for name in TASK_SCORES.names if name not in found.column_names]:
+def read_scores(path: str | Path) -> pd.DataFrame:
+    """The table of task scores at `path`. Raises UserError where it lacks a column."""
+    scores = tables.read(path)
+    if missing := [name for name in TASK_SCORES.names if name not in scores.columns]:
         raise UserError(f"{path}: the column {missing[0]!r} is missing; delete it and run again")
-    return found.to_pylist()
+    return scores
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument("--spec", required=True, help="tasks, runs (one a file), presets, sampler and baselines (JSON)")
-    parser.add_argument("--scores", required=True, nargs="+", help="scores.parquet of each run, in order")
-    parser.add_argument("--out", required=True, help="scores by endpoint, task, shots and seed (Parquet)")
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
-    check_files(settings, arguments.scores)
+    job = read_job(MODULE, __doc__, argv, Settings, ["scores*"], ["out"])
+    settings, paths = job.settings, job.paths("scores")
+    check_files(settings, paths)
     order = {name: place for place, name in enumerate(tasks_of(settings.tasks))}
     rows = []
-    for run, path in zip(settings.runs, arguments.scores, strict=True):
-        found = endpoint_rows(path, run, settings)
-        rows += sorted(found, key=lambda row: (row["part"], row["branch"], order[row["task"]]))
-    write_table(table(rows, TASK_SCORES), arguments.out, provenance(MODULE, spec.plain(settings), arguments.scores))
+    for run, path in zip(settings.runs, paths, strict=True):
+        of_run = endpoint_rows(path, run, settings)
+        rows += sorted(of_run, key=lambda row: (row["part"], row["branch"], order[row["task"]]))
+    job.write("out", artifacts.table(rows, TASK_SCORES))
 
 
 if __name__ == "__main__":

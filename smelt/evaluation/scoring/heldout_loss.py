@@ -4,21 +4,20 @@ Reads the endpoint models of one run and the packed held-out contexts; writes on
 segment with its summed cross-entropy. All averages (source, category, length) are group-bys of these rows.
 """
 
-import argparse
-import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import torch
 
-from smelt.artifacts import field, provenance, read_table, table, write_table
+from smelt.artifacts import field, read_table, table
 from smelt.errors import UserError, command
 from smelt.evaluation.scoring.endpoint import read_model
 from smelt.evaluation.settings import EvaluationSettings
+from smelt.job import read_job
 from smelt.labels import check_run
 from smelt.model.transformer import Transformer, next_token_loss
-from smelt.spec import load
 
 MODULE = "smelt.evaluation.scoring.heldout_loss"
 
@@ -47,7 +46,7 @@ def segment_losses(model: Transformer, row: dict[str, Any]) -> list[float]:
     return [float(part.sum()) for part in losses.split([length - 1 for length in lengths])]
 
 
-def evaluate(path: str, contexts: list[dict[str, Any]], precision: torch.dtype) -> list[dict[str, Any]]:
+def evaluate(path: str | Path, contexts: list[dict[str, Any]], precision: torch.dtype) -> list[dict[str, Any]]:
     """Rows of LOSSES for one endpoint. Raises UserError, naming the document, on a loss that is not finite."""
     model, about = read_model(path, precision)
     rows = []
@@ -74,23 +73,16 @@ def evaluate(path: str, contexts: list[dict[str, Any]], precision: torch.dtype) 
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument("--spec", required=True, help="canonical JSON of the evaluation settings")
-    parser.add_argument("--models", nargs="+", required=True, help="endpoint models of one run")
-    parser.add_argument("--heldout", required=True, help="packed held-out contexts (Parquet)")
-    parser.add_argument("--out", required=True, help="losses by endpoint and document (Parquet)")
-    arguments = parser.parse_args(argv)
-
+    job = read_job(MODULE, __doc__, argv, EvaluationSettings, ["models*", "heldout"], ["out"])
     torch.set_num_threads(1)  # the bits depend on it
-    spec = json.loads(arguments.spec)
-    settings = load(EvaluationSettings, spec)
-    contexts = read_table(arguments.heldout).to_pylist()
+    precision = getattr(torch, job.settings.precision)
+    contexts = read_table(job.path("heldout")).to_pylist()
     rows: list[dict[str, Any]] = []
-    for path in arguments.models:
-        losses = evaluate(path, contexts, getattr(torch, settings.precision))
+    for path in job.paths("models"):
+        losses = evaluate(path, contexts, precision)
         check_run(path, (row["run"] for row in losses), (rows or losses)[0]["run"])
         rows += losses
-    write_table(table(rows, LOSSES), arguments.out, provenance(MODULE, spec, [*arguments.models, arguments.heldout]))
+    job.write("out", table(rows, LOSSES))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Score the endpoints of one run on the requests of its study.
 
-Reads the endpoint models of a run and the requests; writes one row for each request and endpoint. *every* requests are
-scored at all endpoints, *final* ones at the last. A tree is computed once for an endpoint, however many tasks ask for
+Reads the endpoint models of a run and the requests; writes one row for each request and endpoint. Requests are for
+all endpoints or for the last one. A tree is computed once for an endpoint, however many tasks ask for
 it, and what was computed stays in the state folder: a killed job goes on where it was, and a larger choice of items
 costs what is new in it. Kept scores belong to one model file, code and precision; the bytes written do not depend on
 what was kept.
@@ -42,7 +42,7 @@ GROUP = 2000  # requests in memory at a time
 SCORES = pa.schema(
     [
         field("run", pa.string(), "name of the run"),
-        field("part", pa.string(), "every: all endpoints are scored on it; final: the last one"),
+        field("part", pa.string(), "all_endpoints: all of a run are scored on it; last_endpoint: the last one"),
         field("branch", pa.int32(), "number of the decay branch, from 1"),
         field("branch_step", pa.int32(), "stable step that the branch leaves from"),
         field("task", pa.string(), "name of the task"),

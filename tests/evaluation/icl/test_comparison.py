@@ -12,6 +12,7 @@ from smelt.artifacts import read_provenance, read_table
 from smelt.errors import UserError
 from smelt.evaluation.icl import comparison
 from smelt.evaluation.metrics import task_scores
+from smelt.labels import RUN_KEYS
 from smelt.spec import plain
 from tests.evaluation.scored_rows import RUN, row, scores_spec, task, text, write
 
@@ -246,7 +247,7 @@ def test_the_differences_of_the_items_sum_to_the_difference_of_the_scores(tmp_pa
     chosen = [scored(*key) for key in itertools.product(("baseline", "smelt"), ("S85", "S95"))]
     found, _ = tables(chosen, [quiz, LM], tmp_path)
     tasks = {one.name: one for one in (quiz, LM)}
-    runs = [tuple(one[name] for name in task_scores.RUN) for one, _ in chosen]
+    runs = [tuple(one[name] for name in RUN_KEYS) for one, _ in chosen]
     items = {}
     for place, (key, _) in enumerate(chosen):
         items |= comparison.item_means(str(tmp_path / f"{place}.parquet"), key, tasks, {name: {8} for name in tasks})

@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from smelt.evaluation.metrics import standard
+from smelt import tables
+from smelt.evaluation.metrics import aggregation
 from smelt.evaluation.metrics.completion import completion_rows
+from smelt.evaluation.metrics.task_scores import TASK_SCORES
 from smelt.evaluation.tasks.registry import read_tasks
 from tests.evaluation.scored_rows import score_row, task
 
@@ -28,7 +30,7 @@ def rows_of(long_nats, short_nats=3.0):
 
 
 def desk(rows, tasks=TASKS):
-    (endpoint,) = standard.collect(rows, tasks)
+    (endpoint,) = aggregation.collect(tables.from_rows(rows, TASK_SCORES), tasks)
     return completion_rows(endpoint, tasks)[1]
 
 
@@ -74,7 +76,7 @@ def test_the_suites_are_kept_apart():
         )
         for name, nats in zip(names, (10.0, 20.0, 70.0), strict=True)
     ]
-    (endpoint,) = standard.collect(rows, listed)
+    (endpoint,) = aggregation.collect(tables.from_rows(rows, TASK_SCORES), listed)
     core, own = completion_rows(endpoint, listed)
     assert (core["suite"], core["nats_per_token"], core["tasks"], core["of"]) == ("core", 1.5, 2, 9)
     assert "Completion over 2 of 9 tasks" in core["reason"]
@@ -87,7 +89,7 @@ def test_a_part_of_a_file_does_not_pass_for_the_whole(preset, said):
     rows = [
         score_row({"task": "squad", "shots": 10, "evaluation_seed": seed}, items=1000, preset=preset) for seed in (0, 1)
     ]
-    (endpoint,) = standard.collect(rows, listed)
+    (endpoint,) = aggregation.collect(tables.from_rows(rows, TASK_SCORES), listed)
     assert ("squad over 1000 of 10570 items" in completion_rows(endpoint, listed)[0]["reason"]) == said
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from smelt.artifacts import read_table, write_table
 from smelt.errors import UserError
-from smelt.evaluation.metrics import core, standard
+from smelt.evaluation.metrics import aggregation, core
 from smelt.evaluation.metrics.task_scores import TASK_SCORES
 from smelt.evaluation.tasks.registry import core_tasks, read_tasks
 from smelt.scaling.calibration.scores import read_scores
@@ -242,12 +242,12 @@ def test_the_calibration_accepts_the_scores(tmp_path):
 def test_a_table_without_a_column_is_one_clear_error(tmp_path):
     write_table(pa.table({"task": ["quiz"]}), tmp_path / "task_scores.parquet", {})
     with pytest.raises(UserError, match="the column 'architecture' is missing"):
-        core.read_rows(str(tmp_path / "task_scores.parquet"))
+        core.read_scores(str(tmp_path / "task_scores.parquet"))
 
 
 def test_a_task_with_fixed_demonstrations_stands_in_every_seed():
     rows = [score_row({"task": "one", "evaluation_seed": seed}, 0.2 * seed) for seed in (1, 2)]
     rows += [score_row({"task": "two", "evaluation_seed": None}, 0.5)]
-    (endpoint,) = standard.collect(rows, {name: task(name) for name in ("one", "two")})
-    found = endpoint.estimate(["one", "two"], standard.mean_of("score"))
+    (endpoint,) = aggregation.collect(from_rows(rows, TASK_SCORES), {name: task(name) for name in ("one", "two")})
+    found = endpoint.estimate(["one", "two"], aggregation.mean_of("score"))
     assert (found.value, found.seeds) == (pytest.approx((0.35 + 0.45) / 2), 2)

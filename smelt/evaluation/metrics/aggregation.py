@@ -1,4 +1,4 @@
-"""The standard score of each task at an endpoint: the rows at the task's own number of shots, by evaluation seed.
+"""Scores of an endpoint over tasks and evaluation seeds: the rows at each task's own number of shots, by seed.
 
 A task without drawn demonstrations is scored once, and its row stands in every seed.
 """
@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from smelt import tables
 from smelt.errors import UserError
 from smelt.evaluation.metrics import item_metrics
 from smelt.evaluation.metrics.task_scores import ENDPOINT
@@ -17,6 +19,7 @@ from smelt.statistics import FEW_SEEDS, centred, standard_error
 
 Row = Mapping[str, Any]
 KEYS = tuple(field.name for field in ENDPOINT)
+SCORED = ("task", "shots", "evaluation_seed", "items")  # what the endpoints of an evaluation set have in common
 
 
 class Estimate(NamedTuple):
@@ -120,61 +123,64 @@ def error_note(seeds: int) -> list[str]:
     return [f"no standard error: {'one evaluation seed' if seeds else 'no task draws demonstrations'}"]
 
 
-def collect(rows: Sequence[Row], tasks: Mapping[str, Task]) -> list[Endpoint]:
-    """The endpoints of a table of task scores, in its order.
+def collect(scores: pd.DataFrame, tasks: Mapping[str, Task]) -> list[Endpoint]:
+    """The endpoints of a table of task scores (TASK_SCORES), in its order.
 
-    Raises UserError where endpoints of one part differ in tasks, shots, seeds or items: means over different things
-    cannot be compared, and where tasks of an endpoint have different seeds.
+    Raises UserError where endpoints of one evaluation set differ in tasks, shots, seeds or items, since means over
+    different things cannot be compared, and where tasks of an endpoint have different seeds.
     """
-    check_alike(rows)
-    found: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        found.setdefault(tuple(row[name] for name in KEYS), []).append(row)
-    return [_endpoint(dict(zip(KEYS, keys, strict=True)), own, tasks) for keys, own in found.items()]
+    check_alike(scores)
+    return [_endpoint(keys, part, tasks) for keys, part in scores.groupby(list(KEYS), sort=False)]
 
 
-def _endpoint(keys: dict[str, Any], rows: Sequence[Row], tasks: Mapping[str, Task]) -> Endpoint:
-    known: dict[str, dict[int | None, Row]] = {}
-    for row in rows:
-        if row["task"] in tasks and row["shots"] == tasks[row["task"]].shots:
-            known.setdefault(row["task"], {})[row["evaluation_seed"]] = row
-    others = tuple(dict.fromkeys(row["task"] for row in rows if row["task"] in tasks and row["task"] not in known))
-    return Endpoint(keys, {name: known[name] for name in tasks if name in known}, others)
+def _endpoint(keys: Sequence[Any], scores: pd.DataFrame, tasks: Mapping[str, Task]) -> Endpoint:
+    """One endpoint from its rows, of which those at each task's own number of shots count."""
+    listed = scores[scores["task"].isin(list(tasks))]
+    at_own_shots = listed[listed["shots"] == listed["task"].map({name: task.shots for name, task in tasks.items()})]
+    by_task: dict[str, dict[int | None, Row]] = {
+        str(name): {row["evaluation_seed"]: row for row in tables.rows(rows)}
+        for name, rows in at_own_shots.groupby("task", sort=False)
+    }
+    others = tuple(name for name in listed["task"].unique() if name not in by_task)
+    return Endpoint(
+        dict(zip(KEYS, keys, strict=True)), {name: by_task[name] for name in tasks if name in by_task}, others
+    )
 
 
-def check_alike(rows: Sequence[Row]) -> None:
-    """Raise UserError unless the endpoints of each part have the same tasks, shots, seeds and items."""
-    scored: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
-    for row in rows:
-        what = (row["task"], row["shots"], row["evaluation_seed"], row["items"])
-        scored.setdefault(tuple(row[name] for name in KEYS), set()).add(what)
-    first: dict[str, tuple[tuple[Any, ...], set[tuple[Any, ...]]]] = {}
-    for keys, found in scored.items():
-        part = dict(zip(KEYS, keys, strict=True))["part"]
-        other, theirs = first.setdefault(part, (keys, found))
-        if found != theirs:
-            task, shots, seed, count = min(found ^ theirs, key=str)
+def check_alike(scores: pd.DataFrame) -> None:
+    """Raise UserError unless the endpoints of each evaluation set have the same tasks, shots, seeds and items."""
+    first: dict[str, tuple[Sequence[Any], set[tuple[Any, ...]]]] = {}
+    for keys, rows in scores.groupby(list(KEYS), sort=False):
+        scored = set(_plain(rows, SCORED).itertuples(index=False, name=None))
+        other, expected = first.setdefault(rows["part"].iloc[0], (keys, scored))
+        if scored != expected:
+            task, shots, seed, count = min(scored ^ expected, key=str)
             raise UserError(
-                f"task scores, part {part}: {task} with {shots} shots, evaluation seed {seed} and {count} items is "
-                f"scored at only one of {_named(other)} and {_named(keys)}; run the evaluation of both again"
+                f"task scores, part {rows['part'].iloc[0]}: {task} with {shots} shots, evaluation seed {seed} and "
+                f"{count} items is scored at only one of {_named(other)} and {_named(keys)}; run the evaluation of "
+                "both again"
             )
-    _check_seeds(rows)
+    _check_seeds(scores[scores["evaluation_seed"].notna()])
 
 
-def _check_seeds(rows: Sequence[Row]) -> None:
-    """Raise UserError unless all tasks and shots of a part that draw demonstrations have the same seeds."""
-    seeds: dict[tuple[str, str, int], set[int]] = {}
-    for row in rows:
-        if row["evaluation_seed"] is not None:
-            seeds.setdefault((row["part"], row["task"], row["shots"]), set()).add(row["evaluation_seed"])
-    first: dict[str, tuple[str, set[int]]] = {}
-    for (part, task, _), mine in seeds.items():
-        other, theirs = first.setdefault(part, (task, mine))
-        if mine != theirs:
+def _check_seeds(drawn: pd.DataFrame) -> None:
+    """Raise UserError unless all tasks and shots of an evaluation set that draw demonstrations have the same seeds."""
+    first: dict[str, tuple[str, list[int]]] = {}
+    for _, rows in drawn.groupby(["part", "task", "shots"], sort=False):
+        part, task = str(rows["part"].iloc[0]), str(rows["task"].iloc[0])
+        seeds = sorted(int(seed) for seed in rows["evaluation_seed"].unique())
+        other, expected = first.setdefault(part, (task, seeds))
+        if seeds != expected:
             raise UserError(
-                f"task scores, part {part}: {other} has the evaluation seeds {sorted(theirs)} and {task} "
-                f"{sorted(mine)}; score all tasks with the same seeds"
+                f"task scores, part {part}: {other} has the evaluation seeds {expected} and {task} {seeds}; score all "
+                "tasks with the same seeds"
             )
+
+
+def _plain(scores: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Columns as plain Python values, missing ones as None."""
+    chosen = scores[list(columns)].astype(object)
+    return chosen.where(chosen.notna(), None)
 
 
 def _named(keys: Sequence[Any]) -> str:
