@@ -5,7 +5,7 @@ Counts are exact whole numbers, found by walking the execution plan. Conventions
 * A matrix product of one token with an m x n weight is 2 m n FLOPs. Backward is twice forward, so
   training is 3 x forward by definition.
 * Attention charges each query with `attention_keys` keys: 4 x heads x head_size x keys forward (QK^T and PV).
-  How many they are is a convention (`convention.py`).
+  How many they are is the study's `grid.attention_keys`, a mean (392 gives arXiv 2609.01343, Appendix A).
 * F leaves out embedding and LM head (the head is a part of its own) and elementwise work: norms, RoPE,
   softmax, activations and residual sums count as 0 FLOPs. So does the weighted sum of a token's experts; the
   network writes it as a batched product, which a counter sees, so it is a part of its own too.

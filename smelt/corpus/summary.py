@@ -31,7 +31,6 @@ class Settings:
     select: tuple[str, ...] = ()
 
 
-KEPT = ("decay_twin",)  # counted, but not dropped
 MEASURED = 100_000  # bytes of each source on which bytes per token are measured
 TOLERANCE = 0.05  # on the keys charged
 SOURCES = pa.schema(

@@ -17,7 +17,7 @@ from smelt.evaluation.metrics import aggregation, completion, item_metrics
 from smelt.evaluation.metrics.aggregation import Endpoint, mean_of
 from smelt.evaluation.metrics.calibration_scores import calibration_rows
 from smelt.evaluation.metrics.task_scores import BASELINES, ENDPOINT, Settings, read_scores, tasks_of
-from smelt.evaluation.tasks.registry import CORE, Task, core_tasks
+from smelt.evaluation.tasks.registry import CORE, Task
 from smelt.job import read_job
 from smelt.labels import SCORES
 from smelt.statistics import centred
@@ -67,16 +67,6 @@ MMLU = pa.schema(
         field("reason", pa.string(), "why a value is missing, and what it rests on"),
     ]
 )
-
-
-def core_score(scores: Mapping[str, float], tasks: Mapping[str, Task], baselines: str = "v2") -> float | None:
-    """Unweighted mean centred score (a fraction) of those of the 22 Core tasks that have one (Eq. 11).
-
-    `scores` are fractions by task, `tasks` the list with all of Core. None where no Core task has a score: the caller
-    says how many have.
-    """
-    held = {task.name: scores[task.name] for task in core_tasks(tasks) if task.name in scores}
-    return aggregation.mean_centred(held, tasks, baselines) if held else None
 
 
 def core_row(endpoint: Endpoint, tasks: Mapping[str, Task], baselines: str) -> dict[str, Any]:
