@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from smelt.tables import from_arrow
 
 Row = dict[str, Any]
 COEFFICIENTS = {  # E, A, K, a, b, c: the table of arXiv 2609.01343
@@ -66,11 +69,30 @@ def stage(
     }
 
 
+TEXTS = {"architecture", "reference", "scale", "sparsity", "window", "source", "surface", "resample", "at_bound"}
+TEXTS |= {"s_convention", "reason"}
+INTEGERS = {"seed", "branch_step", "tokens", "endpoints", "draws"}
+
+
+def typed(name: str, rows: Sequence[Row]) -> pa.Table:
+    """The rows of artifact `name` as a table, which has its columns without a row too."""
+    columns = list(rows[0]) if rows else list(stage()[name][0])
+    kinds = {column: pa.string() for column in TEXTS} | {column: pa.int64() for column in INTEGERS}
+    kinds |= {"resolved": pa.bool_()}
+    schema = pa.schema([(column, kinds.get(column, pa.float64())) for column in columns])
+    return pa.Table.from_pylist(list(rows), schema=schema)
+
+
+def frames(read: Mapping[str, Sequence[Row]]) -> dict[str, pd.DataFrame]:
+    """The artifacts as a figure's command reads them."""
+    return {name: from_arrow(typed(name, rows)) for name, rows in read.items()}
+
+
 def write(read: Mapping[str, Sequence[Row]], folder: Path) -> Path:
-    """The artifacts as files in `folder`; tables without a row keep no column."""
+    """The artifacts as files in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in read.items():
-        pq.write_table(pa.Table.from_pylist(list(rows)), folder / f"{name}.parquet")
+        pq.write_table(typed(name, rows), folder / f"{name}.parquet")
     return folder
 
 

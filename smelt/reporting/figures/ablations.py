@@ -5,22 +5,24 @@ results/figures/SWEEP.{pdf,svg,png}. A column of panels for each cell: above the
 markers are means with their standard error over seeds, small ones single seeds.
 """
 
-import argparse
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from smelt import spec
-from smelt.artifacts import read_table
+from smelt import tables
 from smelt.errors import command
+from smelt.job import read_job
 from smelt.reporting.style import colours, legend, page
-from smelt.reporting.style.labels import Row, grouped, reference_first, simulation
+from smelt.reporting.style.labels import Row, groups, reference_first, simulation
+from smelt.tables import numbers
+
+MODULE = "smelt.reporting.figures.ablations"
 
 LABELS = {
     "looped": "layers in the span",
@@ -42,26 +44,26 @@ class Settings:
     axes: Mapping[str, str]
 
 
-def draw(rows: Sequence[Row], endpoints: Sequence[Row], axis: str, settings: Settings) -> Figure:
+def draw(rows: pd.DataFrame, endpoints: pd.DataFrame, axis: str, settings: Settings) -> Figure:
     """One sweep; `axis` is the column that its points differ in."""
-    lines = reference_first([row["line"] for row in rows], settings.reference)
+    lines = reference_first(rows["line"], settings.reference)
     looks = colours.architecture_style(lines, settings.reference)
     colour_of = colours.by_label(lines)
-    cells = grouped(rows, "scale", "sparsity")
-    losses = _last_losses(endpoints)
+    cells = groups(rows, "scale", "sparsity")
+    last = _last_endpoints(endpoints)
     figure, axes = page.panels(2 * len(cells), columns=len(cells), sharex="col")
-    for place, (cell, inside) in enumerate(cells.items()):
+    for place, (cell, inside) in enumerate(cells):
         above, below = axes[place], axes[place + len(cells)]
-        for line, points in grouped([row for row in inside if row["loss"] is not None], "line").items():
-            points.sort(key=lambda row: row[axis])
+        for line, unsorted in groups(inside[inside["loss"].notna()], "line"):
+            points = unsorted.sort_values(axis, kind="stable")
             look = looks[line](colour_of[line])
             shift = NUDGE * (lines.index(line) + 1) * _step(inside, axis)
-            _curve(above, points, axis, "loss", look, shift, losses)
-            _curve(below, points, axis, "difference", look, shift, losses)
+            _curve(above, points, axis, "loss", look, shift, last)
+            _curve(below, points, axis, "difference", look, shift, last)
         above.set(title="-".join(cell), ylabel="loss (nats per token)")
         below.set(xlabel=LABELS[axis], ylabel="minus the reference's")
         below.axhline(0, color="0.5", linewidth=0.8, zorder=1)
-        ticks = sorted({row[axis] for row in inside if row[axis] is not None})
+        ticks = sorted(set(inside[axis].dropna()))
         below.xaxis.set_major_locator(FixedLocator(ticks))
         below.xaxis.set_minor_locator(NullLocator())
         below.set_xticklabels([f"{tick:.3g}" for tick in ticks])
@@ -74,68 +76,60 @@ def draw(rows: Sequence[Row], endpoints: Sequence[Row], axis: str, settings: Set
     return figure
 
 
-def _last_losses(endpoints: Sequence[Row]) -> dict[tuple[str, str, str], dict[int, float]]:
-    """Loss of each run's last endpoint, by (architecture, scale, sparsity) and seed."""
-    found: dict[tuple[str, str, str], dict[int, float]] = {}
-    for row in sorted(endpoints, key=lambda row: row["branch_step"]):
-        found.setdefault((row["architecture"], row["scale"], row["sparsity"]), {})[row["seed"]] = row["loss"]
-    return found
+def _last_endpoints(endpoints: pd.DataFrame) -> pd.DataFrame:
+    """The last endpoint of each run."""
+    by_step = endpoints.sort_values("branch_step", kind="stable")
+    return by_step.drop_duplicates(["architecture", "scale", "sparsity", "seed"], keep="last")
 
 
-def _step(rows: Sequence[Row], axis: str) -> float:
-    """The smallest distance of two points."""
-    places = sorted({row[axis] for row in rows if row[axis] is not None})
-    return min((b - a for a, b in itertools.pairwise(places)), default=1.0)
+def _step(rows: pd.DataFrame, axis: str) -> float:
+    """The smallest distance of two points along the axis."""
+    steps = np.diff(np.unique(numbers(rows[rows[axis].notna()], axis)))
+    return float(steps.min()) if steps.size else 1.0
 
 
 def _curve(
     panel: Axes,
-    points: Sequence[Row],
+    points: pd.DataFrame,
     axis: str,
     column: str,
     look: Mapping[str, Any],
     shift: float,
-    losses: Mapping[tuple[str, str, str], Mapping[int, float]],
+    last: pd.DataFrame,
 ) -> None:
     """Means joined by a line, their errors, the single seeds beside them, and a ring where a difference is resolved."""
-    shown = [row for row in points if row[column] is not None]
-    panel.plot([row[axis] for row in shown], [row[column] for row in shown], marker="o", **look)
-    barred = [row for row in shown if row[f"{column}_se"]]
-    panel.errorbar(
-        [row[axis] for row in barred],
-        [row[column] for row in barred],
-        [row[f"{column}_se"] for row in barred],
-        color=look["color"],
-        **BARS,
-    )
-    for row in shown:
-        values = _single(row, column, losses)
+    shown = points[points[column].notna()]
+    panel.plot(numbers(shown, axis), numbers(shown, column), marker="o", **look)
+    barred = shown[shown[f"{column}_se"] > 0]
+    errors = numbers(barred, f"{column}_se")
+    panel.errorbar(numbers(barred, axis), numbers(barred, column), errors, color=look["color"], **BARS)
+    for row in tables.rows(shown):
+        values = _single(row, column, last)
         if len(values) > 1:
             panel.plot([row[axis] + shift] * len(values), values, "o", ms=2.5, color=look["color"], alpha=0.5, mew=0)
         if column == "difference" and row["resolved"]:
             panel.plot(row[axis], row[column], "o", ms=9, mfc="none", mec=look["color"])
 
 
-def _single(row: Row, column: str, losses: Mapping[tuple[str, str, str], Mapping[int, float]]) -> list[float]:
+def _single(row: Row, column: str, last: pd.DataFrame) -> list[float]:
     """The values of single seeds behind a mean; none of the reference's difference to itself."""
-    cell = (row["scale"], row["sparsity"])
-    mine, theirs = (losses.get((name, *cell), {}) for name in (row["architecture"], row["reference"]))
+    cell = last[(last["scale"] == row["scale"]) & (last["sparsity"] == row["sparsity"])]
+    losses = cell.pivot(index="seed", columns="architecture", values="loss")
     if column == "loss":
-        return [mine[seed] for seed in sorted(mine)]
+        return losses[row["architecture"]].dropna().tolist()
     if row["architecture"] == row["reference"]:
         return []
-    return [mine[seed] - theirs[seed] for seed in sorted(mine) if seed in theirs]
+    return (losses[row["architecture"]] - losses[row["reference"]]).dropna().tolist()
 
 
-def _footer(rows: Sequence[Row]) -> list[str]:
-    shown = [row for row in rows if row["loss"] is not None]
-    tokens = " and ".join(f"{count:,}" for count in sorted({row["tokens"] for row in shown}))
-    seeds = ", ".join(str(count) for count in sorted({row["seeds"] for row in shown}))
-    references = dict.fromkeys(f"{row['reference']} ({row['line'].replace('_', ' ')})" for row in rows)
-    worst = max(
-        (abs(row[name] - 1) for row in shown for name in ("flops_ratio", "params_ratio", "kv_ratio") if row[name]),
-        default=0.0,
-    )
+def _footer(rows: pd.DataFrame) -> list[str]:
+    shown = rows[rows["loss"].notna()]
+    tokens = " and ".join(f"{count:,}" for count in sorted(set(shown["tokens"])))
+    seeds = ", ".join(str(count) for count in sorted(set(shown["seeds"])))
+    named = zip(rows["reference"], rows["line"], strict=True)
+    references = dict.fromkeys(f"{reference} ({line.replace('_', ' ')})" for reference, line in named)
+    ratios = np.concatenate([numbers(shown, name) for name in ("flops_ratio", "params_ratio", "kv_ratio")])
+    worst = float(np.abs(ratios[np.isfinite(ratios)] - 1).max(initial=0.0))
     return [
         f"endpoints of {tokens} tokens" if tokens else "no endpoint",
         f"seeds a point: {seeds}",
@@ -146,18 +140,13 @@ def _footer(rows: Sequence[Row]) -> list[str]:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="study, reference and the axis of each sweep, as JSON")
-    parser.add_argument("--endpoints", required=True, type=Path)
-    parser.add_argument("--sweeps", required=True, nargs="+", type=Path, help="SWEEP.parquet of each sweep")
-    parser.add_argument("--out", required=True, nargs="+", type=Path, help="SWEEP.pdf, .svg or .png of each sweep")
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
-    endpoints = read_table(arguments.endpoints).to_pylist()
-    known = {path.stem: path for path in arguments.sweeps}
-    wanted = page.by_figure(arguments.out, [name for name in settings.axes if name in known])
+    job = read_job(MODULE, __doc__, argv, Settings, ["endpoints", "sweeps*"], ["out*"])
+    axes = job.settings.axes
+    endpoints = tables.read(job.path("endpoints"))
+    known = {path.stem: path for path in job.paths("sweeps")}
+    wanted = page.by_figure(job.paths("out"), [name for name in axes if name in known])
     for name, paths in wanted.items():
-        page.save(draw(read_table(known[name]).to_pylist(), endpoints, settings.axes[name], settings), paths)
+        page.save(draw(tables.read(known[name]), endpoints, axes[name], job.settings), paths)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ results/figures/training_curves.{pdf,svg,png}. A run's id, ARCHITECTURE-SCALE-SP
 its folder.
 """
 
-import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,11 +13,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from smelt.artifacts import read_table
+from smelt import tables
 from smelt.errors import UserError, command
+from smelt.reporting.figures.command import read_figure_job
 from smelt.reporting.style import colours, legend, page
 from smelt.reporting.style.labels import reference_first
+from smelt.tables import numbers
 
+MODULE = "smelt.reporting.figures.training_curves"
 SMOOTHED = 0.05  # share of the steps that a running mean spans
 
 
@@ -34,15 +35,16 @@ class Curve(NamedTuple):
 
 
 def read_curve(path: Path) -> Curve:
-    """The stable phase in a training log."""
+    """The stable phase in the training log at `path`, by step.
+
+    Raises UserError where the log's folder is not named ARCHITECTURE-SCALE-SPARSITY.
+    """
     parts = path.parent.name.split("-")
     if len(parts) < 3:
         raise UserError(f"{path}: its folder {path.parent.name!r} is no run; expected ARCHITECTURE-SCALE-SPARSITY")
-    data = read_table(path, ["step", "branch", "tokens", "loss"])
-    columns = [np.array(data[name].to_pylist(), dtype=np.float64) for name in ("step", "branch", "tokens", "loss")]
-    stable = columns[1] == 0
-    order = np.argsort(columns[0][stable], kind="stable")
-    return Curve(parts[0], parts[1], parts[2], columns[2][stable][order], columns[3][stable][order])
+    log = tables.read(path, ["step", "branch", "tokens", "loss"])
+    stable = log[log["branch"] == 0].sort_values("step", kind="stable")
+    return Curve(parts[0], parts[1], parts[2], numbers(stable, "tokens"), numbers(stable, "loss"))
 
 
 def running_mean(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
@@ -63,7 +65,7 @@ def draw(curves: Sequence[Curve], study: str, reference: str) -> Figure:
     figure, axes = page.panels(len(scales), columns=2 if len(scales) in (2, 4) else 3, sharex=True, sharey=True)
     window = 1
     for axis, scale in zip(axes, scales, strict=True):
-        for curve in (one for one in curves if one.scale == scale):
+        for curve in (curve for curve in curves if curve.scale == scale):
             loss, window = running_mean(curve.loss)
             axis.plot(curve.tokens, loss, **looks[curve.architecture](colour_of[curve.sparsity]) | {"linewidth": 0.9})
         axis.set(xscale="log", title=scale)
@@ -91,14 +93,9 @@ def _natural(labels: set[str]) -> list[str]:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings of the scaling stage, as JSON")
-    parser.add_argument("--logs", required=True, nargs="+", type=Path)
-    parser.add_argument("--out", required=True, nargs="+", type=Path, help="files to write, .pdf, .svg or .png")
-    arguments = parser.parse_args(argv)
-    settings = json.loads(arguments.spec)
-    curves = [read_curve(path) for path in arguments.logs]
-    page.save(draw(curves, settings["study"], settings["reference"]), arguments.out)
+    job = read_figure_job(MODULE, __doc__, argv, ["logs*"])
+    curves = [read_curve(path) for path in job.paths("logs")]
+    page.save(draw(curves, job.settings.study, job.settings.reference), job.paths("out"))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,17 @@
-"""Rows of an artifact as the figures use them: in groups, with labels in the order of what they stand for."""
+"""Labels of what figures show, in the order of what they stand for, and words on what the numbers rest on."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-Row = dict[str, Any]
+import numpy as np
+import pandas as pd
 
-SIMULATED = "simulated"  # how the source of an endpoint begins that no run has measured
+from smelt import tables
+
+Row = dict[str, Any]  # one row of a table, a missing value as None
+
+SIMULATED = "simulated"  # prefix of `source` for endpoints that were not trained
 RESAMPLED = {
     "cells": "draws of cells",
     "cells_by_scale": "draws of cells within each scale",
@@ -41,24 +46,24 @@ class About:
 
 
 def about(
-    settings: Mapping[str, Any], coefficients: Mapping[str, Row], endpoints: Sequence[Row], draws: int | None = None
+    study: str, reference: str, coefficients: pd.DataFrame, endpoints: pd.DataFrame, draws: int | None = None
 ) -> About:
-    """Read off the artifacts what the figures say of them; `draws` by default the least of any architecture."""
-    first = next(iter(coefficients.values()))
+    """What the figures of a study say of its tables; `draws` is by default the smallest of any architecture."""
+    first = tables.rows(coefficients.head(1))[0]
     return About(
-        settings["study"],
-        settings["reference"],
+        study,
+        reference,
         first["s_convention"],
-        first.get("surface") or About.surface,
-        first.get("resample") or About.resample,
-        min(row["draws"] for row in coefficients.values()) if draws is None else draws,
+        first["surface"],
+        first["resample"],
+        int(coefficients["draws"].min()) if draws is None else draws,
         simulation(endpoints),
     )
 
 
-def simulation(endpoints: Sequence[Row]) -> str:
+def simulation(endpoints: pd.DataFrame) -> str:
     """What to say above a figure whose endpoints were simulated; empty where all were measured."""
-    sources = [row["source"] for row in endpoints if (row.get("source") or "").lower().startswith(SIMULATED)]
+    sources = [source for source in endpoints["source"].dropna() if source.lower().startswith(SIMULATED)]
     if not sources:
         return ""
     said = ", ".join(sorted(set(sources)))
@@ -67,44 +72,42 @@ def simulation(endpoints: Sequence[Row]) -> str:
     return f"{said[0].upper()}{said[1:]}: no measured endpoint"
 
 
-def grouped(rows: Iterable[Row], *names: str) -> dict[Any, list[Row]]:
-    """Rows by the value (one name) or the tuple of values (several) of the named columns."""
-    groups: dict[Any, list[Row]] = {}
-    for row in rows:
-        value = tuple(row[name] for name in names)
-        groups.setdefault(value[0] if len(names) == 1 else value, []).append(row)
-    return groups
+def by_architecture(coefficients: pd.DataFrame) -> dict[str, Row]:
+    """The row of each architecture, of a table that has one for each."""
+    return {row["architecture"]: row for row in tables.rows(coefficients)}
 
 
-def ordered(rows: Sequence[Row], name: str, by: str) -> list[str]:
-    """The labels in column `name`, ordered by the mean of column `by`."""
-    means = {label: sum(row[by] for row in group) / len(group) for label, group in grouped(rows, name).items()}
-    return sorted(means, key=lambda label: (means[label], label))
+def groups(rows: pd.DataFrame, *names: str, sort: bool = False) -> list[tuple[Any, pd.DataFrame]]:
+    """The rows of each value (one name) or tuple of values (several) of the named columns, missing ones too.
+
+    Groups are in the order of their first rows, or of their values where `sort` is set.
+    """
+    return list(rows.groupby(list(names) if len(names) > 1 else names[0], sort=sort, dropna=False))
 
 
-def architectures(rows: Iterable[Row], reference: str) -> list[str]:
-    """The architectures of some rows, the reference first."""
-    return reference_first((row["architecture"] for row in rows), reference)
+def ordered(rows: pd.DataFrame, name: str, by: str) -> list[str]:
+    """The labels in column `name`, ordered by the mean of column `by`, equal ones by name."""
+    means = rows.groupby(name)[by].mean()  # its labels are sorted
+    return [str(label) for label in means.sort_values(kind="stable").index]
 
 
 def reference_first(names: Iterable[str], reference: str) -> list[str]:
-    """Each name once, the reference first."""
+    """Each name once, the reference first, the others sorted."""
     return sorted(set(names), key=lambda name: (name != reference, name))
 
 
-def counted(rows: Sequence[Row], names: Sequence[str]) -> str:
+def counted(rows: pd.DataFrame, names: Sequence[str]) -> str:
     """How many endpoints of each architecture there are, in words."""
-    groups = grouped(rows, "architecture")
-    parts = ", ".join(f"{name} {len(groups.get(name, []))}" for name in names)
+    parts = ", ".join(f"{name} {(rows['architecture'] == name).sum()}" for name in names)
     return f"{len(rows)} endpoints ({parts})"
 
 
-def segments(rows: Sequence[Row], by: str) -> list[tuple[str, list[Row]]]:
-    """A curve's rows, in order, cut where column `by` changes; each part begins where the one before it ends."""
-    parts: list[tuple[str, list[Row]]] = []
-    for row in rows:
-        if parts and parts[-1][0] == row[by]:
-            parts[-1][1].append(row)
-        else:
-            parts.append((row[by], [parts[-1][1][-1], row] if parts else [row]))
-    return parts
+def segments(rows: pd.DataFrame, by: str) -> list[tuple[str, pd.DataFrame]]:
+    """A curve's rows, in order, cut where column `by` changes, with the value of each part.
+
+    Each part but the first begins with the last row of the part before it, so that the parts join.
+    """
+    values = rows[by].to_numpy()
+    starts = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()] if len(rows) else []
+    parts = zip(starts, [*starts[1:], len(rows)], strict=False)
+    return [(str(values[start]), rows.iloc[max(start - 1, 0) : end]) for start, end in parts]

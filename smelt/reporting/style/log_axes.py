@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import (
@@ -14,9 +15,10 @@ from matplotlib.ticker import (
     NullFormatter,
     NullLocator,
 )
+from numpy.typing import NDArray
 
 
-def margins(values: Sequence[float], share: float = 0.06) -> tuple[float, float]:
+def margins(values: Sequence[float] | NDArray[np.float64], share: float = 0.06) -> tuple[float, float]:
     """Ends of a log axis that leave `share` of the values' range, and at least 5 %, free on both sides."""
     low, high = math.log(min(values)), math.log(max(values))
     free = max(share * (high - low), 0.05)
@@ -62,7 +64,9 @@ def scientific(value: float) -> str:
     return f"$10^{{{power}}}$" if digits == "1" else f"${digits}\\cdot 10^{{{power}}}$"
 
 
-def compute_axis(axes: Iterable[Axes], values: Sequence[float], share: float = 0.04, most: int = 4) -> None:
+def compute_axis(
+    axes: Iterable[Axes], values: Sequence[float] | NDArray[np.float64], share: float = 0.04, most: int = 4
+) -> None:
     """The same log axis of training FLOPs below all panels."""
     low, high = margins(values, share)
     for axis in axes:

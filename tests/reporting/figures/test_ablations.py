@@ -36,6 +36,11 @@ def points():
     ]
 
 
+def drawn():
+    """The table of the ablation."""
+    return from_rows(analyse(points(), from_rows(endpoints(), ENDPOINTS)), ABLATION)
+
+
 def curve(panel):
     """The line through the means of a panel: x and y."""
     line = next(line for line in panel.get_lines() if line.get_linestyle() not in ("None", "none", ""))
@@ -43,7 +48,7 @@ def curve(panel):
 
 
 def test_loss_stands_above_its_difference_in_each_cell():
-    figure = figures.draw(analyse(points(), from_rows(endpoints(), ENDPOINTS)), endpoints(), "looped", SETTINGS)
+    figure = figures.draw(drawn(), from_rows(endpoints(), ENDPOINTS), "looped", SETTINGS)
     above, other, below, _ = figure.axes
     assert [axis.get_title() for axis in (above, other)] == ["H40-S85", "H40-S95"]
     places, losses = curve(above)
@@ -55,7 +60,7 @@ def test_loss_stands_above_its_difference_in_each_cell():
 
 
 def test_single_seeds_and_what_is_resolved_are_marked():
-    figure = figures.draw(analyse(points(), from_rows(endpoints(), ENDPOINTS)), endpoints(), "looped", SETTINGS)
+    figure = figures.draw(drawn(), from_rows(endpoints(), ENDPOINTS), "looped", SETTINGS)
     above, below = figure.axes[0], figure.axes[2]
     dots = [line.get_ydata() for line in above.get_lines() if line.get_markersize() == 2.5]
     assert [list(values) for values in dots] == [[4.0, 4.2], [3.9, 4.1001], [3.8, 4.3]]

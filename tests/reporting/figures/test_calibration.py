@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
+import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
+from smelt import tables
 from smelt.reporting.figures.downstream import calibration
 from tests.scaling.calibration.test_calibration import CURVES, OUTPUTS, calibrate, score_row, scored, study
 from tests.scaling.published import endpoint_rows, part
@@ -37,9 +38,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def read(folder: Path) -> dict[str, list[Row]]:
+def read(folder: Path) -> dict[str, pd.DataFrame]:
     names = {"endpoints": "endpoints"} | {name: OUTPUTS[name] for name in calibration.ARTIFACTS[1:]}
-    return {name: pq.read_table(folder / f"{stem}.parquet").to_pylist() for name, stem in names.items()}
+    return {name: tables.read(folder / f"{stem}.parquet") for name, stem in names.items()}
 
 
 def texts(figure: Figure) -> list[str]:
@@ -87,8 +88,9 @@ def test_a_pair_of_panels_for_each_metric(stage: Path) -> None:
 
 
 def test_points_lie_where_they_should(stage: Path) -> None:
-    rows = read(stage)
-    figure = calibration.draw(rows, "desk", "baseline")
+    frames = read(stage)
+    rows = {name: tables.rows(frame) for name, frame in frames.items()}
+    figure = calibration.draw(frames, "desk", "baseline")
     (upper, lower) = (figure.axes[place] for place in (2, 5))  # mmlu, in points
     drawn = sorted(y for line in upper.get_lines() if line.get_linestyle() == "None" for y in line.get_ydata())
     expected = sorted(100 * row["score"] for row in rows["residuals"] if row["metric"] == "mmlu")

@@ -20,6 +20,7 @@ from smelt.evaluation.metrics.core import CORE_TABLE, MMLU
 from smelt.reporting.figures.downstream import downstream, icl
 from smelt.reporting.style.panels import seeds
 from smelt.scaling.endpoints.table import ENDPOINTS
+from smelt.tables import from_rows
 from tests.reporting import synthetic_scores
 from tests.reporting.closed_form import stage
 from tests.reporting.figures.test_scaling import caption, texts_on_the_page
@@ -47,8 +48,20 @@ def sweep(of: Row) -> dict[str, list[Row]]:
     return synthetic_scores.in_context([row for row in of["rows"] if row["part"] == "last_endpoint"], of["tasks"])
 
 
+SCHEMAS = {"endpoints": ENDPOINTS, "core": CORE_TABLE, "completion": COMPLETION, "mmlu": MMLU}
+
+
+def draw_scores(read: Mapping[str, Sequence[Row]], *about: str) -> Figure:
+    rows = dict(read) | {"endpoints": [dict.fromkeys(ENDPOINTS.names) | row for row in read["endpoints"]]}
+    return downstream.draw({name: from_rows(rows[name], schema) for name, schema in SCHEMAS.items()}, *about)
+
+
+def draw_icl(sweep: Sequence[Row], icl_rows: Sequence[Row], *about: Any) -> Figure:
+    return icl.draw(from_rows(sweep, SWEEP), from_rows(icl_rows, ICL), *about)
+
+
 def draw_sweep(read: Mapping[str, Sequence[Row]]) -> Figure:
-    return icl.draw(read["sweep"], read["icl"], "desk", "baseline", ASKED)
+    return draw_icl(read["sweep"], read["icl"], "desk", "baseline", ASKED)
 
 
 def names(figure: Figure) -> list[str]:
@@ -87,7 +100,7 @@ def _closed() -> Any:
 
 def test_each_endpoint_stands_in_its_panel_in_points() -> None:
     of = study("core", "mmlu", final=0)
-    figure = downstream.draw(read := scores(of), "paper", "baseline")
+    figure = draw_scores(read := scores(of), "paper", "baseline")
     assert names(figure) == ["Core", "Completion", "MMLU"]
     assert [axis.get_title() for axis in panels(figure)] == ["S85", "S95"] * 3
     for places, table, column, factor in (
@@ -107,7 +120,7 @@ def test_each_endpoint_stands_in_its_panel_in_points() -> None:
 
 def test_compute_is_that_of_the_endpoint() -> None:
     of = study("desk", final=0, names=("baseline",), scales=("100M",), sparsities=("S85",))
-    figure = downstream.draw(scores(of), "desk", "baseline")
+    figure = draw_scores(scores(of), "desk", "baseline")
     (line,) = (line for line in panels(figure)[0].get_lines() if line.get_marker() == "o")
     assert list(line.get_xdata()) == sorted(row["training_flops"] for row in of["endpoints"])
 
@@ -115,7 +128,7 @@ def test_compute_is_that_of_the_endpoint() -> None:
 def test_core_is_centred_by_the_levels_of_the_study() -> None:
     of = study("core", final=0)
     for version in ("v1", "v2"):
-        figure = downstream.draw(read := scores(of, version), "paper", "baseline")
+        figure = draw_scores(read := scores(of, version), "paper", "baseline")
         runs = [run for axis in panels(figure)[:2] for run in values(axis, "s", True)]
         drawn = [value for run in runs for value in run]
         shown = [100 * row[f"core_{version}"] for row in read["core"] if row["architecture"] == "smelt"]
@@ -124,7 +137,7 @@ def test_core_is_centred_by_the_levels_of_the_study() -> None:
 
 
 def test_the_own_suite_stands_in_and_is_never_called_core() -> None:
-    figure = downstream.draw(scores(study("desk")), "desk", "baseline")
+    figure = draw_scores(scores(study("desk")), "desk", "baseline")
     assert names(figure) == [
         "The study's own suite",
         "Completion of the study's own suite",
@@ -139,7 +152,7 @@ def test_the_own_suite_stands_in_and_is_never_called_core() -> None:
 
 
 def test_last_endpoints_are_not_joined_to_the_others() -> None:
-    figure = downstream.draw(read := scores(study("desk")), "desk", "baseline")
+    figure = draw_scores(read := scores(study("desk")), "desk", "baseline")
     runs = values(panels(figure)[0], "s", False)
     assert [len(run) for run in runs] == [1, 1]
     rows = [row for row in read["core"] if row["part"] == "last_endpoint" and row["sparsity"] == "S85"]
@@ -150,7 +163,7 @@ def test_last_endpoints_are_not_joined_to_the_others() -> None:
 def test_core_over_some_tasks_says_so_and_parts_over_others_are_not_mixed() -> None:
     """Of Core's tasks, those with ten demonstrations are not scored in the sweep."""
     of = study("core", without=["copa", "squad"], scales=("100M",), sparsities=("S85",))
-    figure = downstream.draw(scores(of), "paper", "baseline")
+    figure = draw_scores(scores(of), "paper", "baseline")
     assert names(figure)[:2] == ["Core, over 20 of 22 tasks", "Completion, over 8 of 9 tasks"]
     assert values(panels(figure)[0], "s", False) == []
     assert "not shown: last endpoints, over 6 of 22 tasks; last endpoints, over 2 of 9 tasks" in caption(figure)
@@ -158,7 +171,7 @@ def test_core_over_some_tasks_says_so_and_parts_over_others_are_not_mixed() -> N
 
 def test_standard_mmlu_stands_in() -> None:
     of = study("mmlu", "mmlu_standard", final=0, without=["mmlu"])
-    figure = downstream.draw(scores(of), "paper", "baseline")
+    figure = draw_scores(scores(of), "paper", "baseline")
     assert names(figure)[2] == "MMLU in its standard form"
     assert names(figure)[0].startswith("no Core: no Core task was scored with its own shots; no task of the study's")
 
@@ -167,7 +180,7 @@ def test_the_level_of_chance_shows_where_scores_are_near_it() -> None:
     read = scores(study("mmlu", final=0))
     for accuracy, shows in ((0.26, True), (0.9, False)):
         near = [row | {"accuracy": accuracy, "centred": (accuracy - 0.25) / 0.75} for row in read["mmlu"]]
-        figure = downstream.draw(read | {"mmlu": near}, "paper", "baseline")
+        figure = draw_scores(read | {"mmlu": near}, "paper", "baseline")
         axis = panels(figure)[0]
         levels = [line.get_ydata()[0] for line in axis.get_lines() if line.get_marker() == "None"]
         assert (pytest.approx(25.0) in levels) == shows
@@ -177,7 +190,7 @@ def test_the_level_of_chance_shows_where_scores_are_near_it() -> None:
 def test_scores_of_zero_fill_no_panel_with_rounding() -> None:
     read = scores(study("desk", final=0))
     zero = [row | {"other_score": 0.0, "other_se": None} for row in read["core"]]
-    figure = downstream.draw(read | {"core": zero}, "desk", "baseline")
+    figure = draw_scores(read | {"core": zero}, "desk", "baseline")
     low, high = panels(figure)[0].get_ylim()
     assert high - low >= 2
     assert -0.2 <= low < 0
@@ -190,7 +203,7 @@ def test_more_sparsities_than_places_and_numbers_below_the_lowest() -> None:
         row | {"sparsity": label, "S": int(label[1:]) / 100} for label in labels for row in of["endpoints"]
     ]
     of["rows"] = [row | {"sparsity": label} for label in labels for row in of["rows"]]
-    figure = downstream.draw(scores(of), "desk", "baseline")
+    figure = draw_scores(scores(of), "desk", "baseline")
     texts_on_the_page(figure)
     assert [axis.get_title() for axis in panels(figure)[:5]] == labels
     named = [place for place, axis in enumerate(panels(figure)) if axis.get_xlabel()]
@@ -200,19 +213,19 @@ def test_more_sparsities_than_places_and_numbers_below_the_lowest() -> None:
 def test_a_score_of_no_endpoint_is_an_error() -> None:
     read = scores(study("desk", final=0))
     with pytest.raises(UserError, match="scores of baseline-100M-S85-0, step 1: not in the table of endpoints"):
-        downstream.draw(read | {"endpoints": read["endpoints"][1:]}, "desk", "baseline")
+        draw_scores(read | {"endpoints": read["endpoints"][1:]}, "desk", "baseline")
 
 
 def test_without_any_score_the_figure_says_why() -> None:
     read = scores(study("desk", final=0))
-    figure = downstream.draw(read | {"core": [], "completion": [], "mmlu": []}, "desk", "baseline")
+    figure = draw_scores(read | {"core": [], "completion": [], "mmlu": []}, "desk", "baseline")
     assert names(figure)[0] == "no Core: no endpoint was scored"
     assert len(texts_on_the_page(figure)) == 4
 
 
 def test_simulated_endpoints_are_named() -> None:
     of = study("desk", final=0, source="simulated from somewhere")
-    texts = texts_on_the_page(downstream.draw(scores(of), "desk", "baseline"))
+    texts = texts_on_the_page(draw_scores(scores(of), "desk", "baseline"))
     assert any(text.startswith("Simulated from somewhere") for text in texts)
 
 
@@ -233,7 +246,7 @@ SLOW = ("paper", "last only", "three architectures")
 def test_everything_is_on_the_page(name: str) -> None:
     case = dict(CASES[name])
     of = study(*case.pop("suites"), **case)
-    for figure in (downstream.draw(scores(of), "desk", "baseline"), draw_sweep(sweep(of))):
+    for figure in (draw_scores(scores(of), "desk", "baseline"), draw_sweep(sweep(of))):
         assert len(texts_on_the_page(figure)) > 5
         assert "study desk" in caption(figure)
 
@@ -273,7 +286,7 @@ def test_positions_of_demonstrations() -> None:
 
 def test_numbers_that_would_stand_on_another_are_not_named(desk: dict[str, list[Row]]) -> None:
     rows = [row | {"shots": 5 if row["shots"] == 8 else row["shots"]} for row in desk["sweep"]]
-    axis = panel(icl.draw(rows, desk["icl"], "desk", "baseline"), "operators")
+    axis = panel(draw_icl(rows, desk["icl"], "desk", "baseline"), "operators")
     assert [label.get_text() for label in axis.get_xticklabels()] == ["0", "1", "2", "4", "16", "32"]
 
 
@@ -284,7 +297,7 @@ def test_over_each_panel_stands_what_the_tests_say(desk: dict[str, list[Row]]) -
     why = {"difference": None, "p_holm": None, "p_value": None, "reason": "in no cell of 2 do both beat chance (0)"}
     rows = [row | (why if row["task"] == "repeat_copy" else {}) for row in rows]
     rows = [row | ({"cells": 1} if row["task"] == "cs_algorithms" else {}) for row in rows]
-    figure = icl.draw(desk["sweep"], rows, "desk", "baseline")
+    figure = draw_icl(desk["sweep"], rows, "desk", "baseline")
     texts_on_the_page(figure)
     assert said(panel(figure, "operators")) == "+1.2 ± 0.4 points at 32 p (Holm) 0.031*  p (items) 0.04"
     assert said(panel(figure, "repeat copy")) == "no test: in no cell of 2 do both beat chance (0)"
@@ -292,7 +305,7 @@ def test_over_each_panel_stands_what_the_tests_say(desk: dict[str, list[Row]]) -
     assert "*: resolved, as both are below 0.05" in caption(figure)
     assert "one training seed a cell: no p knows what another would give" in caption(figure)
     two = [row | {"training_seeds": 2} for row in rows]
-    assert "one training seed" not in caption(icl.draw(desk["sweep"], two, "desk", "baseline"))
+    assert "one training seed" not in caption(draw_icl(desk["sweep"], two, "desk", "baseline"))
     average = panel(figure, "average of 4 tasks")
     assert "Holm" not in said(average)
     assert " p 0.031  p (items)" in said(average)
@@ -337,7 +350,7 @@ def test_tasks_without_a_score_are_named() -> None:
 
 def test_a_sweep_without_scores_says_why(desk: dict[str, list[Row]]) -> None:
     rows = [row | {"score": None, "reason": "not scored in the sweep"} for row in desk["sweep"]]
-    figure = icl.draw(rows, [], "desk", "baseline")
+    figure = draw_icl(rows, [], "desk", "baseline")
     assert "operators: not scored in the sweep" in "\n".join(texts_on_the_page(figure))
 
 

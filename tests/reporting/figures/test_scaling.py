@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
@@ -15,7 +16,8 @@ from smelt.errors import UserError
 from smelt.reporting.figures.scaling import draw, gain_curve, surfaces
 from smelt.reporting.style import page
 from smelt.reporting.style.labels import About, about, simulation
-from tests.reporting.closed_form import BUDGETS, Row, stage, write
+from smelt.tables import from_arrow
+from tests.reporting.closed_form import BUDGETS, Row, frames, stage, typed, write
 
 SPEC = {"study": "paper", "reference": "baseline"}
 KINDS = ("pdf", "png", "svg")
@@ -46,8 +48,9 @@ def draw_all(read: Stage, folder: Path, kinds: tuple[str, ...] = KINDS) -> list[
 
 def drawn(read: Stage) -> dict[str, Figure]:
     """Every figure of the stage."""
-    said = about(SPEC, {row["architecture"]: row for row in read["coefficients"]}, read["endpoints"])
-    return {name: draw(dict(read), said) for name, draw in draw.FIGURES.items()}
+    tables = frames(read)
+    said = about(*SPEC.values(), tables["coefficients"], tables["endpoints"])
+    return {name: figure(tables, said) for name, figure in draw.FIGURES.items()}
 
 
 def texts_on_the_page(figure: Figure) -> list[str]:
@@ -115,8 +118,9 @@ def test_simulated_endpoints_are_named_above_and_below_every_figure() -> None:
 
 def test_what_is_said_of_endpoints_simulated_in_part() -> None:
     rows = [{"source": "trained"}, {"source": "simulated, seed 3"}, {"source": None}]
-    assert simulation(rows) == "1 of the 3 endpoints: simulated, seed 3"
-    assert simulation(rows[:1]) == ""
+    data = from_arrow(pa.Table.from_pylist(rows))
+    assert simulation(data) == "1 of the 3 endpoints: simulated, seed 3"
+    assert simulation(data[:1]) == ""
 
 
 def test_the_point_bootstrap_is_called_too_narrow() -> None:
@@ -180,7 +184,9 @@ def test_points_at_or_below_E_are_counted_not_dropped_in_silence() -> None:
 
 def test_a_fitted_curve_runs_through_the_surface_of_its_cell() -> None:
     cell = [row for row in stage()["residuals"] if (row["scale"], row["sparsity"]) == ("600M", "S95")][:6]
-    tokens, losses = surfaces.curve([*cell, *cell[:2]])  # two seeds of a cell have the same surface
+    tokens, losses = surfaces.curve(
+        from_arrow(typed("residuals", [*cell, *cell[:2]]))
+    )  # two seeds of a cell have the same surface
     assert tokens[0] == pytest.approx(cell[0]["tokens"])
     assert tokens[-1] == pytest.approx(cell[-1]["tokens"])
     assert np.all(np.diff(losses) < 0)

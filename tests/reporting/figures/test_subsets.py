@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +18,7 @@ from smelt.reporting.style.labels import About
 from smelt.scaling.endpoints.breakdown import BOUNDS
 from smelt.scaling.subsets.length import LENGTH
 from smelt.scaling.subsets.subsets import SUBSETS
+from smelt.tables import from_rows
 from tests.reporting.figures.test_scaling import caption, texts_on_the_page
 from tests.scaling.held_out_texts import COUNTS, sources
 from tests.scaling.published import VALUES
@@ -69,19 +71,27 @@ def length_rows(names: Sequence[str] = ("baseline", "smelt"), longer: int = 0) -
     return rows
 
 
+def subsets(rows: Sequence[Row]) -> pd.DataFrame:
+    return from_rows(rows, SUBSETS)
+
+
+def lengths(rows: Sequence[Row]) -> pd.DataFrame:
+    return from_rows(rows, LENGTH)
+
+
 def without(rows: Sequence[Row], reason: str = BOUND, **which: Any) -> list[Row]:
     """The rows with those of the given values made to miss their gain."""
     missing = NOTHING | {"reason": reason}
     return [row | (missing if all(row[key] == value for key, value in which.items()) else {}) for row in rows]
 
 
-def run(folder: Path, subsets: Sequence[Row], length: Sequence[Row], *names: str) -> list[Path]:
+def run(folder: Path, rows: Sequence[Row], length: Sequence[Row], *names: str) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     first = {"s_convention": "own", "surface": "smelt", "resample": "cells", "draws": 2000}
     tables = {
         "endpoints": pa.Table.from_pylist([{"source": "trained"}]),
         "coefficients": pa.Table.from_pylist([{"architecture": name} | first for name in ("baseline", "smelt")]),
-        "subsets": pa.Table.from_pylist(list(subsets), schema=SUBSETS),
+        "subsets": pa.Table.from_pylist(list(rows), schema=SUBSETS),
         "length": pa.Table.from_pylist(list(length), schema=LENGTH),
     }
     arguments = ["--spec", json.dumps({"study": "desk", "reference": "baseline"})]
@@ -122,10 +132,10 @@ def test_whatever_a_study_could_say_is_drawn(tmp_path: Path, kind: str) -> None:
 
 
 def test_the_budget_and_the_sparsity_that_are_shown() -> None:
-    assert draw.shown(subset_rows()) == PLACE
+    assert draw.shown(subsets(subset_rows())) == PLACE
     beyond = [row | {"window": "extrapolated"} for row in subset_rows()]
-    assert draw.shown(beyond) == (1e20, "S95")
-    assert draw.shown([]) is None
+    assert draw.shown(subsets(beyond)) == (1e20, "S95")
+    assert draw.shown(subsets([])) is None
 
 
 # Subsets
@@ -133,7 +143,7 @@ def test_the_budget_and_the_sparsity_that_are_shown() -> None:
 
 def test_each_category_stands_above_its_sources() -> None:
     rows = [row for row in subset_rows() if (row["budget_flops"], row["sparsity"]) == PLACE]
-    lines = forest.order(without(rows, subset="fi_0"))
+    lines = forest.order(subsets(without(rows, subset="fi_0")))
     assert len(lines) == 44
     heads = [category for category, source in lines if not source]
     assert sorted(heads) == sorted(COUNTS)
@@ -149,7 +159,7 @@ def test_each_category_stands_above_its_sources() -> None:
 
 
 def test_names_line_and_caption() -> None:
-    figure = forest.draw(subset_rows(), ABOUT, PLACE)
+    figure = forest.draw(subsets(subset_rows()), ABOUT, PLACE)
     texts = texts_on_the_page(figure)
     assert {"Code", "Web", "co_0", "we_6", "smelt over baseline", "CE gain", "whole loss"} <= set(texts)
     assert "CE gain at 1e+21 training FLOPs, S95" in caption(figure)
@@ -160,15 +170,15 @@ def test_names_line_and_caption() -> None:
 
 
 def test_missing_gains_say_so() -> None:
-    figure = forest.draw(without(subset_rows(), subset="co_3"), ABOUT, PLACE)
+    figure = forest.draw(subsets(without(subset_rows(), subset="co_3")), ABOUT, PLACE)
     texts = texts_on_the_page(figure)
     assert sum(text.startswith("no gain: smelt: E on a bound") for text in texts) == 1
     assert "1 of 44 subsets without a gain: reasons in tables/subsets.csv" in caption(figure)
     plt.close(figure)
     for drawn in (forest.draw, quartiles.draw):
-        texts_on_the_page(figure := drawn(without(subset_rows(("a", "b", "c"))), ABOUT, PLACE))
+        texts_on_the_page(figure := drawn(subsets(without(subset_rows(("a", "b", "c")))), ABOUT, PLACE))
         plt.close(figure)
-        figure = drawn(without(subset_rows()), ABOUT, PLACE)
+        figure = drawn(subsets(without(subset_rows())), ABOUT, PLACE)
         texts = [text.replace("\n", " ") for text in texts_on_the_page(figure)]
         assert f"no gain: {BOUND}" in texts
         assert "intervals" not in caption(figure)
@@ -179,9 +189,9 @@ def test_missing_gains_say_so() -> None:
 def test_what_leaves_the_panel_ends_in_an_arrow_and_says_how_far() -> None:
     wide = [row | ({"gain": -7.0, "gain_low": -90.0} if row["subset"] == "we_1" else {}) for row in subset_rows()]
     here = [row for row in wide if row["kind"] != "quartile"]
-    low, high = forest.span(here)
+    low, high = forest.span(subsets(here))
     assert -0.5 < low < 0 < high < 0.6
-    figure = forest.draw(wide, ABOUT, PLACE)
+    figure = forest.draw(subsets(wide), ABOUT, PLACE)
     assert "-700%" in texts_on_the_page(figure)
     markers = [line.get_marker() for line in figure.axes[0].get_lines()]
     assert markers.count("<") == 1
@@ -190,7 +200,7 @@ def test_what_leaves_the_panel_ends_in_an_arrow_and_says_how_far() -> None:
 
 
 def test_architectures_beyond_three_are_named() -> None:
-    figure = forest.draw(subset_rows(("a", "b", "c", "d")), ABOUT, PLACE)
+    figure = forest.draw(subsets(subset_rows(("a", "b", "c", "d"))), ABOUT, PLACE)
     assert len(figure.axes) == 3
     assert "not shown: d" in caption(figure)
     plt.close(figure)
@@ -198,7 +208,7 @@ def test_architectures_beyond_three_are_named() -> None:
 
 def test_one_architecture_has_no_gain() -> None:
     for drawn in (forest.draw, quartiles.draw):
-        figure = drawn([], ABOUT, None)
+        figure = drawn(subsets([]), ABOUT, None)
         assert any("there is one architecture" in text for text in texts_on_the_page(figure))
         plt.close(figure)
 
@@ -207,7 +217,7 @@ def test_one_architecture_has_no_gain() -> None:
 
 
 def test_quartiles_from_the_lowest_loss_to_the_highest() -> None:
-    figure = quartiles.draw(subset_rows(), ABOUT, PLACE)
+    figure = quartiles.draw(subsets(subset_rows()), ABOUT, PLACE)
     texts = texts_on_the_page(figure)
     assert {"Q1\nlowest loss", "Q2", "Q3", "Q4\nhighest loss", "S85", "S97"} <= set(texts)
     assert "sources ranked by the loss of baseline within each pair" in caption(figure)
@@ -216,7 +226,7 @@ def test_quartiles_from_the_lowest_loss_to_the_highest() -> None:
 
 
 def test_a_quartile_without_a_gain() -> None:
-    figure = quartiles.draw(without(subset_rows(), subset="Q3"), ABOUT, PLACE)
+    figure = quartiles.draw(subsets(without(subset_rows(), subset="Q3")), ABOUT, PLACE)
     assert texts_on_the_page(figure).count("none") == 3  # one for each sparsity
     plt.close(figure)
 
@@ -225,7 +235,7 @@ def test_a_quartile_without_a_gain() -> None:
 
 
 def test_profiles_tilts_and_documents() -> None:
-    figure = length_profile.draw(length_rows(longer=3), ABOUT)
+    figure = length_profile.draw(lengths(length_rows(longer=3)), ABOUT)
     texts = texts_on_the_page(figure)
     assert [axis.get_title() for axis in figure.axes] == ["baseline", "smelt"]
     assert {"over baseline", "more experts", "more parameters", "4096\n(10)"} <= set(texts)
@@ -238,7 +248,7 @@ def test_profiles_tilts_and_documents() -> None:
 def test_a_family_without_a_profile_says_why() -> None:
     why = {"profile": None, "low": None, "high": None, "tilt": None, "reason": "no profile: 30 of 36 pairs left out"}
     rows = [row | (why | {"left_out": 30} if row["family"] == "more_parameters" else {}) for row in length_rows()]
-    figure = length_profile.draw(rows, ABOUT)
+    figure = length_profile.draw(lengths(rows), ABOUT)
     texts = texts_on_the_page(figure)
     assert any("more parameters: no profile: 30 of 36 pairs left" in text for text in texts)
     assert "more parameters" not in texts  # no entry in the legend

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
@@ -13,9 +14,9 @@ from smelt.reporting.style.layout import freeze_layout
 
 def test_colours_are_distinct_and_labels_in_order() -> None:
     assert len(set(colours.COLOURS)) == len(colours.COLOURS) >= 7
-    data = [{"scale": "B", "F": 2.0}, {"scale": "A", "F": 9.0}, {"scale": "B", "F": 4.0}]
+    data = pd.DataFrame({"scale": ["B", "A", "B"], "F": [2.0, 9.0, 4.0]})
     assert ordered(data, "scale", "F") == ["B", "A"]
-    assert counted([{"architecture": "x"}], ["x", "y"]) == "1 endpoints (x 1, y 0)"
+    assert counted(pd.DataFrame({"architecture": ["x"]}), ["x", "y"]) == "1 endpoints (x 1, y 0)"
     many = colours.by_label([str(place) for place in range(30)])
     assert len(set(many.values())) == 30
 
@@ -35,9 +36,9 @@ def test_a_legend_fits_the_page_and_reads_by_rows() -> None:
 
 
 def test_a_curve_is_cut_where_its_window_changes() -> None:
-    rows = [{"window": window, "x": place} for place, window in enumerate("aabb")]
+    rows = pd.DataFrame({"window": list("aabb"), "x": range(4)})
     parts = segments(rows, "window")
-    assert [(window, [row["x"] for row in part]) for window, part in parts] == [("a", [0, 1]), ("b", [1, 2, 3])]
+    assert [(window, list(part["x"])) for window, part in parts] == [("a", [0, 1]), ("b", [1, 2, 3])]
 
 
 def test_panels_stand_at_rounded_places_and_stay_there() -> None:

@@ -4,22 +4,24 @@ Reads results/scaling/{endpoints,calibration,calibration_residuals,calibration_m
 results/figures/calibration.{pdf,svg,png}, a pair of panels for each metric.
 """
 
-import argparse
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import expit
 
-from smelt.artifacts import read_table
+from smelt import tables
 from smelt.errors import command
+from smelt.reporting.figures.command import read_figure_job, read_frames
 from smelt.reporting.style import colours, legend, messages, page
-from smelt.reporting.style.labels import Row, architectures, counted, grouped, ordered, simulation
+from smelt.reporting.style.labels import Row, counted, groups, ordered, reference_first, simulation
+from smelt.tables import numbers
+
+MODULE = "smelt.reporting.figures.downstream.calibration"
 
 ARTIFACTS = ("endpoints", "calibration", "residuals", "means")
 APART = 0.14  # between the architectures of one scale, in widths of a scale's place
@@ -44,14 +46,16 @@ class Look:
         return {"marker": self.markers[name], "color": colour, "markeredgecolor": colour, "markerfacecolor": face}
 
 
-def draw(read: Mapping[str, Sequence[Row]], study: str, reference: str) -> Figure:
+def draw(read: Mapping[str, pd.DataFrame], study: str, reference: str) -> Figure:
     """A pair of panels for each metric: colour by scale; marker and its fill by architecture, the reference open.
 
-    `read` holds the rows of each of ARTIFACTS.
+    `read` holds the table of each of ARTIFACTS.
     """
-    curves, points = ([row for row in read[name] if not row["task"]] for name in ("calibration", "residuals"))
-    names = architectures([*points, {"architecture": reference}], reference)
-    scales = ordered([row for row in read["endpoints"] if row["scale"]], "scale", "flops_per_token")
+    calibration, points = (_of_metrics(read[name]) for name in ("calibration", "residuals"))
+    curves, means = tables.rows(calibration), read["means"]
+    names = reference_first([*points["architecture"], reference], reference)
+    endpoints = read["endpoints"]
+    scales = ordered(endpoints[endpoints["scale"].fillna("") != ""], "scale", "flops_per_token")
     look = Look(names, scales, colours.markers(names), colours.by_label(scales))
     columns = min(len(curves), 3)
     bands = -(-len(curves) // columns)
@@ -64,8 +68,8 @@ def draw(read: Mapping[str, Sequence[Row]], study: str, reference: str) -> Figur
             lower.remove()
             continue
         curve = curves[place]
-        _scores(upper, curve, [row for row in points if row["metric"] == curve["metric"]], look)
-        _means(lower, curve, [row for row in read["means"] if row["metric"] == curve["metric"]], look)
+        _scores(upper, curve, points[points["metric"] == curve["metric"]], look)
+        _means(lower, curve, means[means["metric"] == curve["metric"]], look)
         if column == 0:
             upper.set_ylabel("score")
             lower.set_ylabel("mean residual")
@@ -73,17 +77,22 @@ def draw(read: Mapping[str, Sequence[Row]], study: str, reference: str) -> Figur
     return figure
 
 
-def _words(figure: Figure, read: Mapping[str, Sequence[Row]], points: Sequence[Row], look: Look, study: str) -> None:
+def _of_metrics(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of whole metrics, without those of single tasks."""
+    return rows[rows["task"].fillna("") == ""]
+
+
+def _words(figure: Figure, read: Mapping[str, pd.DataFrame], points: pd.DataFrame, look: Look, study: str) -> None:
     """Legend and footer."""
     entries = legend.keys(look.scales, lambda scale: {"color": look.colour_of[scale], "linewidth": 3})
     entries += [legend.key(name, linestyle="none", **look.point(name)) for name in look.names]
     entries.append(legend.key(f"curve of {look.names[0]}", color=LINE, linestyle=colours.REFERENCE_DASH))
     simulated = simulation(read["endpoints"])
     legend.legend(figure, entries, title=simulated)
-    draws = min((row["draws"] for row in read["means"] if row["low"] is not None), default=0)
-    metrics = grouped(points, "metric")
-    most = max(metrics.values(), key=len)
-    few = [f"{metric}: {len(rows)}" for metric, rows in metrics.items() if len(rows) < len(most)]
+    draws = min(read["means"][read["means"]["low"].notna()]["draws"], default=0)
+    metrics = groups(points, "metric")
+    _, most = max(metrics, key=lambda metric: len(metric[1]))
+    few = [f"{metric}: {len(rows)}" for metric, rows in metrics if len(rows) < len(most)]
     legend.footer(
         figure,
         simulated,
@@ -91,7 +100,7 @@ def _words(figure: Figure, read: Mapping[str, Sequence[Row]], points: Sequence[R
         counted(most, look.names) + (f"; of {', '.join(few)}" if few else ""),
         f"bars: 95 % of {draws:,} draws of cells, the curve refitted in each" if draws else "no intervals",
         "a positive residual is better, whether the score is better high or low",
-        "dotted: beyond the losses that the curve was fitted to" if any(row["extrapolated"] for row in points) else "",
+        "dotted: beyond the losses that the curve was fitted to" if points["extrapolated"].any() else "",
     )
 
 
@@ -106,24 +115,25 @@ def _titled(name: str, of: str) -> str:
     return f"{name} ({of})" if of else name
 
 
-def _scores(axis: Axes, curve: Row, points: Sequence[Row], look: Look) -> None:
+def _scores(axis: Axes, curve: Row, points: pd.DataFrame, look: Look) -> None:
     """Scores against loss, and the curve of the reference."""
     factor, _, of, _ = unit(curve)
     axis.set(title=_titled(curve["metric"], of), xlabel="validation loss (nats)")
-    groups = grouped(points, "architecture", "scale")
-    for name, scale in sorted(groups, key=lambda group: (look.names.index(group[0]), group[1] or "")):
+    labelled = points.assign(scale=points["scale"].fillna(""))
+    runs = groups(labelled, "architecture", "scale")
+    for (name, scale), rows in sorted(runs, key=lambda run: (look.names.index(run[0][0]), run[0][1])):
         axis.plot(
-            [row["loss"] for row in groups[name, scale]],
-            [factor * row["score"] for row in groups[name, scale]],
+            numbers(rows, "loss"),
+            factor * numbers(rows, "score"),
             **look.point(name, scale) | {"linestyle": "none", "markersize": 3.2, "markeredgewidth": 0.8},
         )
     if curve["base"] is None:
         messages.note(axis, messages.wrapped(f"no curve: {curve['reason']}", 26))
         return
-    losses = [row["loss"] for row in points]
+    losses = numbers(points, "loss")
     _curve(axis, curve, factor, (curve["loss_low"], curve["loss_high"]), colours.REFERENCE_DASH)
-    _curve(axis, curve, factor, (min(losses), curve["loss_low"]), BEYOND)
-    _curve(axis, curve, factor, (curve["loss_high"], max(losses)), BEYOND)
+    _curve(axis, curve, factor, (float(losses.min()), curve["loss_low"]), BEYOND)
+    _curve(axis, curve, factor, (curve["loss_high"], float(losses.max())), BEYOND)
     said = f"R² = {curve['r2']:.3f}" + ("" if curve["determined"] else "\nparameters\nnot determined")
     height, side = (0.97, "top") if curve["higher_is_better"] else (0.04, "bottom")
     axis.text(0.97, height, said, transform=axis.transAxes, ha="right", va=side, fontsize=8, color="0.3")
@@ -139,17 +149,17 @@ def _curve(axis: Axes, curve: Row, factor: float, ends: tuple[float, float], das
     axis.plot(losses, scores, color=LINE, linestyle=dashes, linewidth=1.3)
 
 
-def _means(axis: Axes, curve: Row, means: Sequence[Row], look: Look) -> None:
+def _means(axis: Axes, curve: Row, means: pd.DataFrame, look: Look) -> None:
     """Mean residuals with their intervals, the architectures of a scale side by side, and over all at the right."""
     factor, of = unit(curve)[1::2]
-    shown = [row for row in means if row["group"] in ("scale", "all") and row["residual"] is not None]
-    if not shown:
+    shown = means[means["group"].isin(["scale", "all"]) & means["residual"].notna()]
+    if shown.empty:
         messages.message(axis, "no curve, so no residuals")
         return
     labels = [*look.scales, "all"]
     axis.axhline(0, color="0.6", linewidth=0.8)
     axis.axvline(len(labels) - 1.5, color="0.85", linewidth=0.8)
-    for row in shown:
+    for row in tables.rows(shown):
         name, scale = row["architecture"], row["label"] if row["group"] == "scale" else None
         x = labels.index(scale or "all") + APART * (look.names.index(name) - (len(look.names) - 1) / 2)
         drawn = look.point(name, scale)
@@ -165,15 +175,8 @@ def _means(axis: Axes, curve: Row, means: Sequence[Row], look: Look) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="study and reference, as JSON")
-    for name in ARTIFACTS:
-        parser.add_argument(f"--{name}", required=True, type=Path)
-    parser.add_argument("--out", required=True, nargs="+", type=Path, help="files to write, .pdf, .svg or .png")
-    arguments = parser.parse_args(argv)
-    settings = json.loads(arguments.spec)
-    read = {name: read_table(getattr(arguments, name)).to_pylist() for name in ARTIFACTS}
-    page.save(draw(read, settings["study"], settings["reference"]), arguments.out)
+    job = read_figure_job(MODULE, __doc__, argv, ARTIFACTS)
+    page.save(draw(read_frames(job), job.settings.study, job.settings.reference), job.paths("out"))
 
 
 if __name__ == "__main__":

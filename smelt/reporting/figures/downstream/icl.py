@@ -5,22 +5,25 @@ difference to the reference at most demonstrations and how likely it is by chanc
 answers can be copied in part from the prompt, and a large gain on them alone would carry the average.
 """
 
-import argparse
-import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from smelt.artifacts import read_provenance, read_table
+from smelt.artifacts import read_provenance
 from smelt.errors import command
+from smelt.reporting.figures.command import read_figure_job, read_frames
 from smelt.reporting.figures.downstream.icl_words import AVERAGES, averages, caption, titled, verdicts
 from smelt.reporting.style import colours, legend, messages, page, panels
-from smelt.reporting.style.labels import Row, architectures, grouped
+from smelt.reporting.style.labels import groups, reference_first
+from smelt.tables import numbers
+
+MODULE = "smelt.reporting.figures.downstream.icl"
 
 BARS: dict[str, Any] = {"capsize": 1.8, "elinewidth": 0.9, "fmt": "none"}
 NUDGE = 0.07  # between architectures, in distances of 1 and 2 demonstrations, so that bars do not hide each other
@@ -34,15 +37,15 @@ Head = tuple[str, list[str]]  # a panel's title, and what the tests say in lines
 
 
 def draw(
-    sweep: Sequence[Row], icl: Sequence[Row], study: str, reference: str, asked: Mapping[str, str] | None = None
+    sweep: pd.DataFrame, icl: pd.DataFrame, study: str, reference: str, asked: Mapping[str, str] | None = None
 ) -> Figure:
     """Averages and Dyck languages above, the other tasks below.
 
     `asked` may hold the preset and the sampler of the scores.
     """
-    names = architectures(sweep, reference)
-    scored = [row for row in sweep if row["score"] is not None]
-    curves = grouped(scored, "task")
+    names = reference_first(sweep["architecture"], reference)
+    scored = sweep[sweep["score"].notna()]
+    curves = dict(groups(scored, "task"))
     apart = [*averages(curves), *(task for task in curves if "dyck" in task)]
     others = [task for task in curves if task not in (*AVERAGES, *apart)]
     if not curves:
@@ -59,7 +62,7 @@ def draw(
             _title(axis, *heads[task], most)
             dotted |= _panel(axis, curves[task], names, reference)
         axes[0].set_ylabel("score (%)")
-    _demonstrations(grid, sorted({row["shots"] for row in scored}))
+    _demonstrations(grid, sorted(set(scored["shots"])))
     looks, colour_of = colours.architecture_style(names, reference), colours.by_label(names)
     entries = [legend.key(name, marker="o", **looks[name](colour_of[name])) for name in names]
     legend.legend(figure, [*entries, *([legend.key("chance", **panels.CHANCE)] if dotted else [])])
@@ -71,19 +74,20 @@ def _wrapped(labels: Sequence[str], length: int) -> list[Sequence[str]]:
     return [labels[start : start + length] for start in range(0, len(labels), length)]
 
 
-def _nothing(sweep: Sequence[Row], study: str, asked: Mapping[str, str]) -> Figure:
+def _nothing(sweep: pd.DataFrame, study: str, asked: Mapping[str, str]) -> Figure:
     """A figure that says why there is no curve."""
-    reasons = dict.fromkeys(f"{row['task']}: {row['reason']}" for row in sweep if row["reason"])
+    why = sweep[sweep["reason"].notna()]
+    reasons = (why["task"] + ": " + why["reason"]).unique()
     figure, axes = page.panels(1, height=1.2 + 0.18 * len(reasons))
     messages.message(axes[0], "\n".join(["no score of the in-context sweep", *reasons]), 100)
-    legend.footer(figure, f"study {study}", *caption([], [], asked))
+    legend.footer(figure, f"study {study}", *caption(sweep, sweep.head(0), asked))
     return figure
 
 
-def _head(task: str, curve: Sequence[Row], icl: Sequence[Row], width: int) -> Head:
+def _head(task: str, curve: pd.DataFrame, icl: pd.DataFrame, width: int) -> Head:
     """What stands over a panel of about `width` small letters."""
     title = messages.wrapped(titled(task, curve), int(0.8 * width), 2)
-    return title, verdicts([row for row in icl if row["task"] == task], curve, width)
+    return title, verdicts(icl[icl["task"] == task], curve, width)
 
 
 def _above(tasks: Sequence[str], heads: Mapping[str, Head]) -> float:
@@ -100,21 +104,21 @@ def _title(axis: Axes, title: str, lines: Sequence[str], most: int) -> None:
     axis.annotate(said, (0.5, 1), (0, 3), xycoords="axes fraction", textcoords="offset points", **look)
 
 
-def _panel(axis: Axes, rows: Sequence[Row], names: Sequence[str], reference: str) -> bool:
+def _panel(axis: Axes, rows: pd.DataFrame, names: Sequence[str], reference: str) -> bool:
     """The curves of one task. Whether the chance level shows."""
     looks, colour_of = colours.architecture_style(names, reference), colours.by_label(names)
     for place, name in enumerate(names):
-        mine = sorted((row for row in rows if row["architecture"] == name), key=lambda row: row["shots"])
-        across = [position(row["shots"]) + NUDGE * (place - (len(names) - 1) / 2) for row in mine]
-        scores = [100 * row["score"] for row in mine]
+        curve = rows[rows["architecture"] == name].sort_values("shots", kind="stable")
+        across = [position(shots) + NUDGE * (place - (len(names) - 1) / 2) for shots in curve["shots"]]
+        scores = 100 * numbers(curve, "score")
         axis.plot(across, scores, marker="o", markersize=3.5, **looks[name](colour_of[name]))
-        errors = [100 * (row["score_se"] or 0.0) for row in mine]
-        if any(errors):
+        errors = 100 * np.nan_to_num(numbers(curve, "score_se"))
+        if errors.any():
             axis.errorbar(across, scores, errors, ecolor=colour_of[name], **BARS)
     ends = panels.limits([axis], LEAST)
     axis.set_ylim(*ends)
     axis.yaxis.set_major_locator(MaxNLocator(4))
-    levels = {100 * row["chance"] for row in rows if row["chance"]}
+    levels = {100 * level for level in rows["chance"].dropna() if level}
     shown = [level for level in levels if ends[0] <= level <= ends[1]]
     for level in shown:
         axis.axhline(level, **panels.CHANCE)
@@ -143,17 +147,11 @@ def _demonstrations(grid: Sequence[Sequence[Axes]], shots: Sequence[int]) -> Non
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="study and reference, as JSON")
-    parser.add_argument("--sweep", required=True, type=Path, help="scores by task and number of demonstrations")
-    parser.add_argument("--icl", required=True, type=Path, help="differences to the reference and their tests")
-    parser.add_argument("--out", required=True, nargs="+", type=Path, help="files to write, .pdf, .svg or .png")
-    arguments = parser.parse_args(argv)
-    settings = json.loads(arguments.spec)
-    sweep, icl = (read_table(path).to_pylist() for path in (arguments.sweep, arguments.icl))
-    told = read_provenance(arguments.sweep)["spec"]
-    asked = {name: told[key]["last_endpoint"] for name, key in (("preset", "presets"), ("sampler", "sampler"))}
-    page.save(draw(sweep, icl, settings["study"], settings["reference"], asked), arguments.out)
+    job = read_figure_job(MODULE, __doc__, argv, ["sweep", "icl"])
+    read = read_frames(job)
+    scoring = read_provenance(job.path("sweep"))["spec"]
+    asked = {name: scoring[key]["last_endpoint"] for name, key in (("preset", "presets"), ("sampler", "sampler"))}
+    page.save(draw(read["sweep"], read["icl"], job.settings.study, job.settings.reference, asked), job.paths("out"))
 
 
 if __name__ == "__main__":

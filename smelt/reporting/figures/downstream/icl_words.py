@@ -1,34 +1,37 @@
 """The words of the figure of the in-context sweep: titles, what the tests say, and what all of it rests on."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
 
 from smelt.reporting.style import messages, panels
-from smelt.reporting.style.labels import Row, grouped
+from smelt.reporting.style.labels import Row, groups
+from smelt.tables import rows as rows_of
 
 AVERAGES = ("average", "average without Dyck")
 
 
-def averages(curves: Mapping[str, Sequence[Row]]) -> list[str]:
+def averages(curves: Mapping[str, pd.DataFrame]) -> list[str]:
     """The averages that differ: without a Dyck task the second is the first again."""
     known = [name for name in AVERAGES if name in curves]
-    counts = {curves[name][0]["tasks"] for name in known}
+    counts = {curves[name]["tasks"].iloc[0] for name in known}
     return known if len(counts) == len(known) else known[:1]
 
 
-def titled(task: str, rows: Sequence[Row]) -> str:
+def titled(task: str, rows: pd.DataFrame) -> str:
     """A panel's title."""
     if task in AVERAGES:
-        count = rows[0]["tasks"]
+        count = rows["tasks"].iloc[0]
         return task.replace("average", f"average of {count} task{'s' if count > 1 else ''}", 1)
     return task.replace("_", " ").replace("bigbench", "BIG-bench")
 
 
-def verdicts(rows: Sequence[Row], curve: Sequence[Row], width: int) -> list[str]:
+def verdicts(rows: pd.DataFrame, curve: pd.DataFrame, width: int) -> list[str]:
     """What the tests say of each architecture but the reference, in lines of at most about `width` letters."""
     lines: list[str] = []
-    if len({(row["difference"], row["reason"]) for row in rows}) == 1 and rows[0]["difference"] is None:
-        return messages.wrapped(f"no test: {rows[0]['reason']}", width, 2).splitlines()
-    for row in sorted(rows, key=lambda row: row["architecture"]):
+    if len(rows[["difference", "reason"]].drop_duplicates()) == 1 and rows["difference"].isna().all():
+        return messages.wrapped(f"no test: {rows['reason'].iloc[0]}", width, 2).splitlines()
+    for row in rows_of(rows.sort_values("architecture", kind="stable")):
         name = f"{row['architecture']}: " if len(rows) > 1 else ""
         if row["difference"] is None:
             lines += messages.wrapped(f"{name}no test: {row['reason']}", width, 2).splitlines()
@@ -36,7 +39,7 @@ def verdicts(rows: Sequence[Row], curve: Sequence[Row], width: int) -> list[str]
         error = f" ± {100 * row['difference_se']:.1f}" if row["difference_se"] is not None else ""
         lines.append(f"{name}{100 * row['difference']:+.1f}{error} points at {row['shots']}")
         lines += messages.wrapped("  ".join(_p(row)), width).splitlines()
-        cells = max(one["cells"] for one in curve)
+        cells = curve["cells"].max()
         if row["cells"] < cells:
             lines.append(f"(in {row['cells']} of {cells} cells)")
     return lines
@@ -53,53 +56,54 @@ def _p(row: Row) -> Iterator[str]:
         yield f"p\u00a0(items)\u00a0{items:.2g}"
 
 
-def caption(sweep: Sequence[Row], icl: Sequence[Row], asked: Mapping[str, str]) -> Iterator[str]:
+def caption(sweep: pd.DataFrame, icl: pd.DataFrame, asked: Mapping[str, str]) -> Iterator[str]:
     """What the scores rest on, and what they cannot say."""
     yield ", ".join(f"{name} {value}" for name, value in asked.items())
-    scored = [row for row in sweep if row["score"] is not None]
-    if not scored:
+    scored = sweep[sweep["score"].notna()]
+    if scored.empty:
         return
-    tasks = [row for row in icl if row["task"] not in AVERAGES and row["items"]]
-    yield from _items(tasks)
-    yield f"means over {max(row['cells'] for row in scored)} cells"
-    yield panels.seeds(row["evaluation_seeds"] for row in scored)
-    if any(row["score_se"] for row in scored):
+    yield from _items(icl[~icl["task"].isin(AVERAGES) & (icl["items"] > 0)])
+    yield f"means over {scored['cells'].max()} cells"
+    yield panels.seeds(scored["evaluation_seeds"].dropna())
+    if (scored["score_se"] > 0).any():
         yield "bars: one standard error over evaluation seeds"
-    if any(row["difference"] is not None for row in icl):
+    if icl["difference"].notna().any():
         yield "differences at most demonstrations, over the cells in which both beat chance"
         yield "p: one-sided sign flips over evaluation seeds, p (items): over items; of tasks after Holm's correction"
-    if any(row["resolved"] for row in icl):
+    if icl["resolved"].any():
         yield "*: resolved, as both are below 0.05"
-    if any(row["training_seeds"] == 1 for row in icl):
+    if (icl["training_seeds"] == 1).any():
         yield "one training seed a cell: no p knows what another would give"
     yield from _least(icl)
     yield from _lacking(scored)
-    if any(row["score"] is None and row["shots"] is not None for row in sweep):
+    if (sweep["score"].isna() & sweep["shots"].notna()).any():
         yield "an average ends where not all of its tasks go on"
-    names = {task for task, rows in grouped(sweep, "task").items() if all(row["score"] is None for row in rows)}
-    if missing := [task for task in dict.fromkeys(row["task"] for row in sweep) if task in names]:
+    if missing := [task for task, rows in groups(sweep, "task") if rows["score"].isna().all()]:
         yield f"without a score: {', '.join(missing)}"
 
 
-def _items(rows: Sequence[Row]) -> Iterator[str]:
-    counts = sorted({row["items"] for row in rows})
+def _items(rows: pd.DataFrame) -> Iterator[str]:
+    counts = sorted(set(rows["items"]))
     if counts:
         yield f"{counts[0]:,}{f' to {counts[-1]:,}' if len(counts) > 1 else ''} items a task"
 
 
-def _lacking(scored: Sequence[Row]) -> Iterator[str]:
+def _lacking(scored: pd.DataFrame) -> Iterator[str]:
     """The tasks whose prompts hold fewer demonstrations than the axis says, or were cut; the table has the numbers."""
-    lacking = [row for row in scored if row["truncated_share"] or row["mean_demonstrations"] < row["shots"]]
-    if tasks := dict.fromkeys(row["task"] for row in lacking if row["task"] not in AVERAGES):
+    lacking = (scored["truncated_share"] > 0) | (scored["mean_demonstrations"] < scored["shots"])
+    tasks = scored[lacking.fillna(False) & ~scored["task"].isin(AVERAGES)]["task"].unique()
+    if len(tasks):
         yield f"prompts cut or short of demonstrations: {', '.join(tasks)} (tables/sweep.csv says how much)"
 
 
-def _least(icl: Sequence[Row]) -> Iterator[str]:
+def _least(icl: pd.DataFrame) -> Iterator[str]:
     """The smallest p-values that so many seeds and tasks can give."""
-    tested = [row for row in icl if row["p_value"] is not None]
-    if not tested:
+    tested = icl[icl["p_value"].notna()]
+    if tested.empty:
         return
-    seeds, least = min((row["evaluation_seeds"], 1 / row["patterns"]) for row in tested)
-    family = max(sum(row["p_holm"] is not None for row in rows) for rows in grouped(tested, "architecture").values())
+    # Of the rows with the fewest seeds, those with the most patterns of signs reach the smallest p.
+    fewest = rows_of(tested.sort_values(["evaluation_seeds", "patterns"], ascending=[True, False]).head(1))[0]
+    seeds, least = fewest["evaluation_seeds"], 1 / fewest["patterns"]
+    family = tested.groupby("architecture")["p_holm"].count().max()
     after = f", nor below {min(1.0, least * family):.2g} after Holm over {family} tasks" if family > 1 else ""
     yield f"{seeds} evaluation seed{'s' if seeds > 1 else ''}: p cannot fall below {least:.2g}{after}"

@@ -3,8 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import pandas as pd
+
 from smelt.reporting.style import panels
-from smelt.reporting.style.labels import Row
+from smelt.reporting.style.labels import groups
+from smelt.tables import rows as rows_of
 
 PARTS = {"all_endpoints": "every endpoint", "last_endpoint": "last endpoints"}
 
@@ -26,7 +29,7 @@ class Shown(NamedTuple):
     """A band: the metric and its rows, or why there are none."""
 
     metric: Metric
-    rows: Sequence[Row]
+    rows: pd.DataFrame
     missing: str
     left_out: Sequence[str] = ()  # parts that are over fewer tasks, and so cannot be compared
 
@@ -46,38 +49,40 @@ MMLU = tuple(
 )
 
 
-def bands_of(read: Mapping[str, Sequence[Row]]) -> list[Shown]:
-    """Core, Completion and MMLU. `read` holds the rows of core, completion and mmlu.parquet."""
+def bands_of(read: Mapping[str, pd.DataFrame]) -> list[Shown]:
+    """Core, Completion and MMLU. `read` holds the tables core, completion and mmlu."""
     # Core's error and the other columns are under one of the two sets of chance levels: so is the Core that is shown.
-    core = [row | {"core": row[f"core_{row['baselines']}"]} for row in read["core"]]
+    core = read["core"]
+    core = core.assign(core=core["core_v1"].where(core["baselines"] == "v1", core["core_v2"]))
     return [_shown(CORE, core), _shown(COMPLETION, read["completion"]), _shown(MMLU, read["mmlu"])]
 
 
-def _shown(choices: Sequence[Metric], rows: Sequence[Row]) -> Shown:
+def _shown(choices: Sequence[Metric], rows: pd.DataFrame) -> Shown:
     for metric in choices:
-        mine = rows if metric.only is None else [row for row in rows if row[metric.only[0]] == metric.only[1]]
-        if found := [row for row in mine if row[metric.column] is not None]:
-            return _comparable(metric, found)
-    reasons = dict.fromkeys(row["reason"] for row in rows if row["reason"])
-    return Shown(choices[0], [], "; ".join(reasons) or "no endpoint was scored")
+        selected = rows if metric.only is None else rows[rows[metric.only[0]] == metric.only[1]]
+        scored = selected[selected[metric.column].notna()]
+        if not scored.empty:
+            return _comparable(metric, scored)
+    return Shown(choices[0], rows.head(0), "; ".join(rows["reason"].dropna().unique()) or "no endpoint was scored")
 
 
-def _comparable(metric: Metric, rows: Sequence[Row]) -> Shown:
+def _comparable(metric: Metric, rows: pd.DataFrame) -> Shown:
     """The rows that are over the most tasks: parts may differ in the numbers of demonstrations, and so in tasks."""
     if metric.over is None:
         return Shown(metric, rows, "")
     column, of = metric.over
-    most = max(row[column] for row in rows)
-    fewer = {row["part"]: f"{row[column]} of {row[of]}" for row in rows if row[column] < most}
-    left_out = [f"{PARTS[part]}, over {count} tasks" for part, count in fewer.items()]
-    return Shown(metric, [row for row in rows if row[column] == most], "", left_out)
+    most = rows[column].max()
+    fewer = groups(rows[rows[column] < most], "part")
+    last = {part: rows_of(fewer_rows.tail(1))[0] for part, fewer_rows in fewer}
+    left_out = [f"{PARTS[part]}, over {row[column]} of {row[of]} tasks" for part, row in last.items()]
+    return Shown(metric, rows[rows[column] == most], "", left_out)
 
 
 def title(one: Shown) -> str:
     """The metric's name, and how many of the tasks it is over where some are missing."""
     if one.metric.over is None:
         return one.metric.name
-    tasks, of = (one.rows[0][name] for name in one.metric.over)
+    tasks, of = (one.rows[name].iloc[0] for name in one.metric.over)
     return one.metric.name if tasks == of else f"{one.metric.name}, over {tasks} of {of} tasks"
 
 
@@ -85,41 +90,44 @@ def chance(one: Shown) -> float | None:
     """The score of random answers as it is shown; None where there is none."""
     if one.metric.table == "core":
         return 0.0
-    known = [row for row in one.rows if one.metric.table == "mmlu" and row["centred"] not in (None, 1.0)]
-    if not known:
+    if one.metric.table != "mmlu":
         return None
-    accuracy, centred = known[0]["accuracy"], known[0]["centred"]
+    known = one.rows[one.rows["centred"].notna() & (one.rows["centred"] != 1.0)]
+    if known.empty:
+        return None
+    accuracy, centred = known["accuracy"].iloc[0], known["centred"].iloc[0]
     return one.metric.factor * float((accuracy - centred) / (1 - centred))
 
 
 def rested(shown: Sequence[Shown], part: str) -> str:
     """What the scores of one part rest on: items, choice of demonstrations, seeds."""
-    found = {one.metric.table: [row for row in one.rows if row["part"] == part] for one in shown}
-    rows = [row for group in found.values() for row in group]
-    presets, samplers = (", ".join(sorted({row[name] for row in rows})) for name in ("preset", "sampler"))
-    counts = [_counted(found["core"], _tasks_of_core(found["core"])), _counted(found["mmlu"], "MMLU")]
+    scored = {one.metric.table: one.rows[one.rows["part"] == part] for one in shown}
+    rows = pd.concat([table[["preset", "sampler", "evaluation_seeds"]] for table in scored.values()])
+    presets, samplers = (", ".join(sorted(set(rows[name]))) for name in ("preset", "sampler"))
+    counts = [_counted(scored["core"], _tasks_of_core(scored["core"])), _counted(scored["mmlu"], "MMLU")]
     items = ", ".join(count for count in counts if count)
+    seeds = panels.seeds(rows["evaluation_seeds"].dropna())
     said = f"{PARTS[part]}: preset {presets}" + (f" ({items})" if items else "")
-    return f"{said}, sampler {samplers}, {panels.seeds(row['evaluation_seeds'] for row in rows)}"
+    return f"{said}, sampler {samplers}, {seeds}"
 
 
-def _tasks_of_core(rows: Sequence[Row]) -> str:
+def _tasks_of_core(rows: pd.DataFrame) -> str:
     """What the items in the table of Core are of."""
-    core, other = any(row["tasks"] for row in rows), any(row["other_tasks"] for row in rows)
+    core, other = (bool((rows[name] > 0).any()) for name in ("tasks", "other_tasks"))
     return "Core and the own suite" if core and other else "Core" if core else "the own suite"
 
 
-def _counted(rows: Sequence[Row], of: str) -> str:
+def _counted(rows: pd.DataFrame, of: str) -> str:
     """How many items an endpoint is scored on."""
-    counts = sorted({row["items"] for row in rows if row["items"]})
+    counts = sorted(set(rows["items"][rows["items"] > 0]))
     return f"{' or '.join(f'{count:,}' for count in counts)} items of {of}" if counts else ""
 
 
 def words(shown: Sequence[Shown]) -> Iterable[str]:
     """What else the caption says of the scores."""
-    if levels := sorted({row["baselines"] for one in shown if one.metric.table == "core" for row in one.rows}):
+    if levels := sorted({level for one in shown if one.metric.table == "core" for level in one.rows["baselines"]}):
         yield f"centred by chance levels {', '.join(levels)}"
     if left_out := dict.fromkeys(text for one in shown for text in one.left_out):
         yield f"not shown: {'; '.join(left_out)}"
-    if any(row[one.metric.error] for one in shown for row in one.rows):
+    if any((one.rows[one.metric.error] > 0).any() for one in shown):
         yield "bars: one standard error over evaluation seeds, which knows nothing of items or training seeds"

@@ -5,48 +5,44 @@ surfaces, reducible_loss, frontiers and gain_curve into results/figures/, each a
 without its ending says which figure it is.
 """
 
-import argparse
-import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
+import pandas as pd
 from matplotlib.figure import Figure
 
-from smelt.artifacts import read_table
 from smelt.errors import command
+from smelt.reporting.figures.command import read_figure_job, read_frames
 from smelt.reporting.figures.scaling import frontiers, gain_curve, loss_by_compute, reducible_loss, surfaces
 from smelt.reporting.style import page
-from smelt.reporting.style.labels import About, Row, about
+from smelt.reporting.style.labels import About, about, by_architecture
 
+MODULE = "smelt.reporting.figures.scaling.draw"
 ARTIFACTS = ("endpoints", "coefficients", "residuals", "frontier", "ce_gain", "gain_curve")
-Read = dict[str, list[Row]]
+Frames = Mapping[str, pd.DataFrame]  # each of ARTIFACTS
 
 
-def _coefficients(read: Read) -> dict[str, Row]:
-    return {row["architecture"]: row for row in read["coefficients"]}
-
-
-FIGURES: dict[str, Callable[[Read, About], Figure]] = {
-    "loss_by_compute": lambda read, said: loss_by_compute.draw(read["endpoints"], said),
-    "surfaces": lambda read, said: surfaces.draw(read["residuals"], read["endpoints"], _coefficients(read), said),
-    "reducible_loss": lambda read, said: reducible_loss.draw(read["residuals"], _coefficients(read), said),
-    "frontiers": lambda read, said: frontiers.draw(read["frontier"], read["residuals"], _coefficients(read), said),
-    "gain_curve": lambda read, said: gain_curve.draw(
-        read["gain_curve"], read["ce_gain"], read["residuals"], _coefficients(read), said
+FIGURES: dict[str, Callable[[Frames, About], Figure]] = {
+    "loss_by_compute": lambda read, about: loss_by_compute.draw(read["endpoints"], about),
+    "surfaces": lambda read, about: surfaces.draw(
+        read["residuals"], read["endpoints"], by_architecture(read["coefficients"]), about
+    ),
+    "reducible_loss": lambda read, about: reducible_loss.draw(
+        read["residuals"], by_architecture(read["coefficients"]), about
+    ),
+    "frontiers": lambda read, about: frontiers.draw(
+        read["frontier"], read["residuals"], by_architecture(read["coefficients"]), about
+    ),
+    "gain_curve": lambda read, about: gain_curve.draw(
+        read["gain_curve"], read["ce_gain"], read["residuals"], by_architecture(read["coefficients"]), about
     ),
 }
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="study and reference, as JSON")
-    for name in ARTIFACTS:
-        parser.add_argument(f"--{name.replace('_', '-')}", required=True, type=Path)
-    parser.add_argument("--out", required=True, nargs="+", type=Path, help="NAME.pdf, NAME.svg or NAME.png")
-    arguments = parser.parse_args(argv)
-    wanted = page.by_figure(arguments.out, FIGURES)
-    read = {name: read_table(getattr(arguments, name)).to_pylist() for name in ARTIFACTS}
-    said = about(json.loads(arguments.spec), _coefficients(read), read["endpoints"])
+    job = read_figure_job(MODULE, __doc__, argv, ARTIFACTS)
+    wanted = page.by_figure(job.paths("out"), FIGURES)
+    read = read_frames(job)
+    said = about(job.settings.study, job.settings.reference, read["coefficients"], read["endpoints"])
     for name, paths in wanted.items():
         page.save(FIGURES[name](read, said), paths)
 

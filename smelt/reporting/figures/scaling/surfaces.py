@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
 from smelt.reporting.style import colours, legend, log_axes, messages, page
-from smelt.reporting.style.labels import About, Row, architectures, counted, grouped, ordered
+from smelt.reporting.style.labels import About, Row, counted, groups, ordered, reference_first
+from smelt.tables import numbers
 
 HEIGHTS = (2.7, 1.7)  # inches: loss, residuals
 CURVE = 60  # points of a fitted curve
@@ -21,30 +23,32 @@ LEAST = 1e-5  # nats that the axis of residuals reaches at least
 MILLI = 0.25  # nats: residuals below it are drawn in thousandths
 
 
-def draw(residuals: Sequence[Row], endpoints: Sequence[Row], coefficients: Mapping[str, Row], about: About) -> Figure:
+def draw(residuals: pd.DataFrame, endpoints: pd.DataFrame, coefficients: Mapping[str, Row], about: About) -> Figure:
     """A column of two panels for each architecture; colour by scale, marker by sparsity, a curve for each cell."""
-    names = architectures(coefficients.values(), about.reference)
-    points = {name: [row for row in residuals if row["architecture"] == name] for name in names}
+    names = reference_first(coefficients, about.reference)
+    points = {name: residuals[residuals["architecture"] == name] for name in names}
     # An architecture without a surface still has its data.
-    shown = {name: points[name] or [row for row in endpoints if row["architecture"] == name] for name in names}
-    drawn = [row for rows in shown.values() for row in rows]
+    shown = {
+        name: endpoints[endpoints["architecture"] == name] if points[name].empty else points[name] for name in names
+    }
+    drawn = pd.concat(shown.values())
     labels = (ordered(drawn, "scale", "flops_per_token"), ordered(drawn, "sparsity", "S"))
-    colour_of, marks = colours.by_label(labels[0]), colours.markers(labels[1])
+    colour_of, marker_of = colours.by_label(labels[0]), colours.markers(labels[1])
     unit = _unit(residuals)
     figure, pairs = _stacked(len(names))
     for name, (above, below) in zip(names, pairs, strict=True):
-        _losses(above, shown[name], colour_of, marks)
+        _losses(above, shown[name], colour_of, marker_of)
         above.set_title(name)
-        if points[name]:
-            _residuals(below, points[name], coefficients[name], unit, colour_of, marks)
+        if not points[name].empty:
+            _residuals(below, points[name], coefficients[name], unit, colour_of, marker_of)
         else:
-            _nothing(below, coefficients[name]["reason"], bool(residuals))
-    _axes(pairs, drawn, _reach(residuals, coefficients) / unit, unit if residuals else None)
+            _nothing(below, coefficients[name]["reason"], not residuals.empty)
+    _axes(pairs, drawn, _reach(residuals, coefficients) / unit, None if residuals.empty else unit)
     entries: list[legend.Entry | None] = []
     entries += legend.keys(labels[0], lambda label: {"color": colour_of[label], "linewidth": 3})
     mark = {"color": "0.25", "linestyle": "none", "markerfacecolor": "none"}
-    entries += [None, *legend.keys(labels[1], lambda label: mark | {"marker": marks[label]})]
-    if residuals:
+    entries += [None, *legend.keys(labels[1], lambda label: mark | {"marker": marker_of[label]})]
+    if not residuals.empty:
         entries.append(legend.key("fitted", color="0.25", linewidth=0.9))
         entries.append(Patch(color=colours.SHADE, label="± RMSE"))
     legend.finish(figure, entries, about, counted(residuals, names) + " fitted")
@@ -78,13 +82,14 @@ def _stacked(count: int) -> tuple[Figure, list[tuple[Axes, Axes]]]:
     return figure, pairs[:count]
 
 
-def curve(points: Sequence[Row]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def curve(points: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Tokens and fitted loss between the endpoints of one run: a monotone curve through the surface's own values.
 
+    `points` are fitted endpoints of one cell, of any number of seeds.
     The interpolation is in logs, where all the surfaces are all but straight between neighbours.
     """
-    tokens, places = np.unique([row["tokens"] for row in points], return_inverse=True)
-    sums = np.bincount(places, weights=[row["predicted"] for row in points])
+    tokens, places = np.unique(points["tokens"].to_numpy(np.int64), return_inverse=True)
+    sums = np.bincount(places, weights=numbers(points, "predicted"))
     logs = np.log(tokens), np.log(sums / np.bincount(places))
     if tokens.size < 2:
         return tokens.astype(np.float64), np.exp(logs[1])
@@ -92,30 +97,30 @@ def curve(points: Sequence[Row]) -> tuple[NDArray[np.float64], NDArray[np.float6
     return np.exp(fine), np.exp(PchipInterpolator(*logs)(fine))
 
 
-def _losses(axis: Axes, points: Sequence[Row], colour_of: Mapping[str, str], marks: Mapping[str, str]) -> None:
+def _losses(axis: Axes, points: pd.DataFrame, colour_of: Mapping[str, str], marker_of: Mapping[str, str]) -> None:
     """Measured losses of an architecture and, where there is a surface, its curve for each cell."""
-    for (scale, sparsity, _), rows in grouped(points, "scale", "sparsity", "flops_per_token").items():
-        if "predicted" in rows[0]:
+    for (scale, sparsity, _), rows in groups(points, "scale", "sparsity", "flops_per_token"):
+        if "predicted" in rows.columns:
             axis.plot(*curve(rows), color=colour_of[scale], linewidth=0.9, zorder=1.5)
-        _marks(axis, [row["tokens"] for row in rows], [row["loss"] for row in rows], colour_of[scale], marks[sparsity])
+        _marks(axis, numbers(rows, "tokens"), numbers(rows, "loss"), colour_of[scale], marker_of[sparsity])
 
 
 def _residuals(
-    axis: Axes, points: Sequence[Row], row: Row, unit: float, colour_of: Mapping[str, str], marks: Mapping[str, str]
+    axis: Axes, points: pd.DataFrame, row: Row, unit: float, colour_of: Mapping[str, str], marker_of: Mapping[str, str]
 ) -> None:
     """Measured - predicted against compute, with the band of one RMSE."""
     spread = row["rmse_nats"] / unit
     axis.axhspan(-spread, spread, color=colours.SHADE, zorder=0)
     axis.axhline(0, color="0.4", linewidth=0.8, zorder=0.5)
-    for (scale, sparsity), rows in grouped(points, "scale", "sparsity").items():
-        left = [(one["loss"] - one["predicted"]) / unit for one in rows]
-        _marks(axis, [one["training_flops"] for one in rows], left, colour_of[scale], marks[sparsity])
-    inside = f" · {100 * row['inside_delta']:.0f} % inside δ" if row.get("inside_delta") is not None else ""
+    for (scale, sparsity), rows in groups(points, "scale", "sparsity"):
+        left = (numbers(rows, "loss") - numbers(rows, "predicted")) / unit
+        _marks(axis, numbers(rows, "training_flops"), left, colour_of[scale], marker_of[sparsity])
+    inside = f" · {100 * row['inside_delta']:.0f} % inside δ" if row["inside_delta"] is not None else ""
     said = f"RMSE {spread:.3g}" if spread > 1e-3 else "RMSE < 0.001"
     axis.set_title(f"{said}{inside}", fontsize=8.5, loc="left")
 
 
-def _marks(axis: Axes, x: Sequence[float], y: Sequence[float], colour: str, marker: str) -> None:
+def _marks(axis: Axes, x: NDArray[np.float64], y: NDArray[np.float64], colour: str, marker: str) -> None:
     look: dict[str, Any] = {"markerfacecolor": "none", "markeredgewidth": 0.9, "markersize": 3.8}
     axis.plot(x, y, color=colour, marker=marker, linestyle="none", **look)
 
@@ -129,13 +134,13 @@ def _nothing(axis: Axes, reason: str | None, shared: bool) -> None:
         messages.message(axis, f"no surface: {reason}")
 
 
-def _axes(pairs: Sequence[tuple[Axes, Axes]], points: Sequence[Row], reach: float, unit: float | None) -> None:
+def _axes(pairs: Sequence[tuple[Axes, Axes]], points: pd.DataFrame, reach: float, unit: float | None) -> None:
     """Scales and labels, the same in all columns; labels of y stand at the first of a row only."""
-    losses, tokens = (log_axes.margins([row[key] for row in points]) for key in ("loss", "tokens"))
+    losses, tokens = (log_axes.margins(numbers(points, name)) for name in ("loss", "tokens"))
     if unit is not None:
         pairs[0][1].set_ylim(-reach, reach)
         pairs[0][1].yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        log_axes.compute_axis([below for _, below in pairs], [row["training_flops"] for row in points], 0.06)
+        log_axes.compute_axis([below for _, below in pairs], numbers(points, "training_flops"), 0.06)
     for place, (above, below) in enumerate(pairs):
         above.set(xscale="log", yscale="log", ylim=losses, xlim=tokens, xlabel="training tokens, D")
         log_axes.plain_log(above.yaxis, *losses)
@@ -149,17 +154,21 @@ def _axes(pairs: Sequence[tuple[Axes, Axes]], points: Sequence[Row], reach: floa
                 below.set_ylabel(f"measured − predicted\n({_name(unit)})")
 
 
-def _unit(residuals: Sequence[Row]) -> float:
+def _sizes(residuals: pd.DataFrame) -> NDArray[np.float64]:
+    """Size of each residual in nats, (rows,)."""
+    return np.abs(numbers(residuals, "loss") - numbers(residuals, "predicted"))
+
+
+def _unit(residuals: pd.DataFrame) -> float:
     """Nats in one unit of the residuals' axis."""
-    largest = max((abs(row["loss"] - row["predicted"]) for row in residuals), default=0.0)
+    largest = max(_sizes(residuals), default=0.0)
     return 1e-3 if largest < MILLI else 1.0
 
 
-def _reach(residuals: Sequence[Row], coefficients: Mapping[str, Row]) -> float:
+def _reach(residuals: pd.DataFrame, coefficients: Mapping[str, Row]) -> float:
     """Nats that the residuals' axis reaches on both sides; enough that rounding errors lie on its zero."""
     spreads = [row["rmse_nats"] for row in coefficients.values() if row["rmse_nats"] is not None]
-    sizes = [abs(row["loss"] - row["predicted"]) for row in residuals]
-    return 1.12 * max([LEAST, *spreads, *sizes])
+    return 1.12 * float(max([LEAST, *spreads, *_sizes(residuals)]))
 
 
 def _name(unit: float) -> str:
