@@ -75,11 +75,11 @@ def test_the_command_writes_the_same_bytes_twice(tmp_path):
     told = json.dumps({"study": "test", "reference": "baseline", "axes": {"span_sweep": "looped"}})
     written = []
     for folder in ("one", "two"):
-        out = [tmp_path / folder / f"span_sweep.{kind}" for kind in ("pdf", "svg", "png")]
+        out = [tmp_path / folder / "span_sweep.svg"]
         arguments = ["--spec", told, "--endpoints", tmp_path / "endpoints.parquet", "--sweeps", sweep, "--out", *out]
         figures.main([str(argument) for argument in arguments])
         written.append([path.read_bytes() for path in out])
     assert written[0] == written[1]
-    arguments[-3:] = [tmp_path / "other.png"]
+    arguments[-1:] = [tmp_path / "other.png"]
     with pytest.raises(UserError, match="no figure of that name; expected one of span_sweep"):
         figures.main([str(argument) for argument in arguments])

@@ -45,7 +45,7 @@ def read(folder: Path) -> dict[str, pd.DataFrame]:
 
 def texts(figure: Figure) -> list[str]:
     """All texts that show; each lies on the page, and no title over another."""
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     page = figure.bbox
     shown = [text for text in figure.findobj(plt.Text) if text.get_visible() and text.get_text()]
     ticks = {id(tick) for axis in figure.axes for tick in (*axis.get_xticklabels(), *axis.get_yticklabels())}
@@ -65,9 +65,7 @@ def test_bytes_are_the_same_twice(stage: Path, tmp_path: Path) -> None:
     for name in calibration.ARTIFACTS:
         arguments += [f"--{name}", str(stage / f"{OUTPUTS.get(name, name)}.parquet")]
     for folder in ("a", "b"):
-        calibration.main(
-            [*arguments, "--out", *(str(tmp_path / folder / f"c.{kind}") for kind in ("pdf", "svg", "png"))]
-        )
+        calibration.main([*arguments, "--out", str(tmp_path / folder / "c.svg")])
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
         assert path.stat().st_size > 10_000

@@ -380,7 +380,7 @@ def write(folder: Path, of: Row, origin: Mapping[str, Any]) -> None:
 
 
 def run(module: Any, folder: Path, names: Sequence[str], out: Path) -> list[bytes]:
-    paths = [out / f"figure.{kind}" for kind in ("pdf", "svg", "png")]
+    paths = [out / "figure.svg"]  # tests/reporting/figures/test_subsets.py compares the other kinds of file
     arguments = ["--spec", json.dumps({"study": "desk", "reference": "baseline"})]
     for name in names:
         arguments += [f"--{name}", str(folder / f"{name}.parquet")]
@@ -396,4 +396,4 @@ def test_the_commands_write_the_same_bytes_every_time(tmp_path: Path) -> None:
         assert first == second
         assert min(map(len, first)) > 10_000
         assert b"CreationDate" not in b"".join(first)
-        assert (b"preset lite, sampler nested" in first[1]) == (module is icl)  # an SVG's texts stand in comments
+        assert (b"preset lite, sampler nested" in first[0]) == (module is icl)  # an SVG's texts stand in comments

@@ -1,10 +1,11 @@
 """Figures: the same bytes twice, drawn from whatever the fits could say, nothing outside the page."""
 
+import functools
 import json
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,9 +30,9 @@ STAGES: dict[str, dict[str, Any]] = {
     "one architecture": {"names": ("baseline",)},
     "one scale": {"scales": ("200M",)},
     "one cell": {"scales": ("100M",), "sparsities": ("S85",), "fitted": False},
-    "no interval": {"interval": False},
+    "no interval": {"interval": False, "sparsities": ("S85",)},
     "another surface": {"surface": "chinchilla", "sparsities": ("S85",)},
-    "simulated": {"source": "simulated from the published surfaces"},
+    "simulated": {"source": "simulated from the published surfaces", "sparsities": ("S85",)},
 }
 
 
@@ -46,16 +47,35 @@ def draw_all(read: Stage, folder: Path, kinds: tuple[str, ...] = KINDS) -> list[
     return outs
 
 
-def drawn(read: Stage) -> dict[str, Figure]:
-    """Every figure of the stage."""
+def drawn(read: Stage, name: str) -> Figure:
+    """One figure of the stage."""
     tables = frames(read)
     said = about(*SPEC.values(), tables["coefficients"], tables["endpoints"])
-    return {name: figure(tables, said) for name, figure in draw.FIGURES.items()}
+    return draw.FIGURES[name](tables, said)
+
+
+class Words(NamedTuple):
+    """What a figure says: all texts that show, and its footer."""
+
+    texts: list[str]
+    caption: str
+
+
+@functools.cache
+def words(case: str, source: str = "trained") -> dict[str, Words]:
+    """The words of every figure of one of STAGES, each of them on the page; drawn once for all tests."""
+    read = stage(**({"source": source} | STAGES[case]))
+    said = {}
+    for name in draw.FIGURES:
+        figure = drawn(read, name)
+        said[name] = Words(texts_on_the_page(figure), caption(figure))
+        plt.close(figure)
+    return said
 
 
 def texts_on_the_page(figure: Figure) -> list[str]:
     """All texts that show; each must lie on the page, and none but ticks' on another."""
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     ticks = {id(tick) for axis in figure.axes for tick in (*axis.get_xticklabels(), *axis.get_yticklabels())}
     shown = [text for text in figure.findobj(plt.Text) if text.get_visible() and text.get_text()]
     boxes = [(text.get_text(), text.get_window_extent()) for text in shown if id(text) not in ticks]
@@ -87,33 +107,27 @@ def test_bytes_are_the_same_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", STAGES)
 def test_whatever_a_study_could_say_is_drawn_on_the_page(name: str) -> None:
-    for figure in drawn(stage(**STAGES[name])).values():
-        texts = texts_on_the_page(figure)
+    for texts, footer in words(name).values():
         assert len(texts) >= 2
-        assert "study paper" in caption(figure)
-        plt.close(figure)
+        assert "study paper" in footer
 
 
 def test_labels_units_and_caption() -> None:
-    for name, figure in drawn(stage()).items():
-        texts = texts_on_the_page(figure)
+    for name, (texts, footer) in words("grid").items():
         assert any("nats per token" in text for text in texts) or name == "gain_curve"
-        assert "144 endpoints (baseline 72, smelt 72)" in caption(figure)
-        assert "S convention: own" in caption(figure)
-        assert "surface: smelt" in caption(figure)
-        assert "2,000 draws of cells" in caption(figure)
+        assert "144 endpoints (baseline 72, smelt 72)" in footer
+        assert "S convention: own" in footer
+        assert "surface: smelt" in footer
+        assert "2,000 draws of cells" in footer
         assert not any("imulated" in text for text in texts)
-        plt.close(figure)
 
 
 def test_simulated_endpoints_are_named_above_and_below_every_figure() -> None:
-    words = "Simulated from the published surfaces: no measured endpoint"
-    for case in ("simulated", "one cell"):
-        options = STAGES[case] | {"source": STAGES["simulated"]["source"]}
-        for figure in drawn(stage(**options)).values():
-            assert texts_on_the_page(figure).count(words) == 1
-            assert caption(figure).startswith(words)
-            plt.close(figure)
+    title = "Simulated from the published surfaces: no measured endpoint"
+    for said in (words("simulated"), words("one cell", STAGES["simulated"]["source"])):
+        for texts, footer in said.values():
+            assert texts.count(title) == 1
+            assert footer.startswith(title)
 
 
 def test_what_is_said_of_endpoints_simulated_in_part() -> None:
@@ -146,7 +160,7 @@ def test_an_unknown_figure_or_kind(tmp_path: Path) -> None:
 
 
 def test_architectures_differ_by_line_and_by_fill() -> None:
-    figure = drawn(stage())["loss_by_compute"]
+    figure = drawn(stage(), "loss_by_compute")
     lines = figure.axes[0].get_lines()
     assert len(lines) == 8  # four scales x two architectures in each panel
     reference = [line for line in lines if line.get_markerfacecolor() == "white"]
@@ -160,7 +174,7 @@ def test_architectures_differ_by_line_and_by_fill() -> None:
 def test_window_is_shaded_where_it_was_trained() -> None:
     read = stage()
     trained = [row["training_flops"] for row in read["endpoints"]]
-    for axis in drawn(read)["frontiers"].axes:
+    for axis in drawn(read, "frontiers").axes:
         (window,) = [patch for patch in axis.patches if patch.get_width() > 1]
         assert window.get_x() == pytest.approx(min(trained), rel=0.05)
         assert window.get_x() + window.get_width() == pytest.approx(max(trained), rel=0.07)
@@ -169,7 +183,7 @@ def test_window_is_shaded_where_it_was_trained() -> None:
 
 def test_frontiers_change_their_line_where_the_optimum_leaves_the_box() -> None:
     read = stage(names=("baseline",), sparsities=("S97",))
-    styles = [line.get_linestyle() for line in drawn(read)["frontiers"].axes[0].get_lines()]
+    styles = [line.get_linestyle() for line in drawn(read, "frontiers").axes[0].get_lines()]
     assert styles[:3] == ["--", "-", "--"]  # edge, inside, edge
     plt.close("all")
 
@@ -177,7 +191,7 @@ def test_frontiers_change_their_line_where_the_optimum_leaves_the_box() -> None:
 def test_points_at_or_below_E_are_counted_not_dropped_in_silence() -> None:
     read = stage()
     read["residuals"][0]["loss"] = 1.4
-    figure = drawn(read)["reducible_loss"]
+    figure = drawn(read, "reducible_loss")
     assert any("1 at or below E not shown" in text for text in texts_on_the_page(figure))
     plt.close("all")
 
@@ -196,7 +210,7 @@ def test_a_fitted_curve_runs_through_the_surface_of_its_cell() -> None:
 
 def test_residuals_are_measured_minus_predicted_and_below_their_losses() -> None:
     read = stage()
-    figure = drawn(read)["surfaces"]
+    figure = drawn(read, "surfaces")
     above, below = figure.axes[0], figure.axes[2]
     assert above.get_position().x0 == pytest.approx(below.get_position().x0)
     assert above.get_position().x1 == pytest.approx(below.get_position().x1)
@@ -210,7 +224,7 @@ def test_residuals_are_measured_minus_predicted_and_below_their_losses() -> None
 
 def test_the_gain_curve_shows_zero_windows_and_budgets() -> None:
     read = stage(sparsities=("S97",))
-    axis = drawn(read)["gain_curve"].axes[0]
+    axis = drawn(read, "gain_curve").axes[0]
     windows = [patch for patch in axis.patches if patch.get_width() > 1]
     looks = [(patch.get_facecolor(), patch.get_hatch()) for patch in windows]
     assert len(looks) == 4  # edge, inside, edge, extrapolated
@@ -225,17 +239,17 @@ def test_the_gain_curve_shows_zero_windows_and_budgets() -> None:
 
 
 def test_a_missing_gain_says_why() -> None:
-    for case, words in (
+    for case, reason in (
         ("one cell", "smelt: E on a bound of the fit"),
         ("one architecture", "no gain: there is one architecture, and a gain compares two"),
         ("no interval", "no interval: 17.9 % of the draws leave a coefficient unidentified"),
     ):
-        texts = texts_on_the_page(drawn(stage(**STAGES[case]))["gain_curve"])
-        assert any(words in text.replace("\n", " ") for text in texts), case
+        texts = words(case)["gain_curve"].texts
+        assert any(reason in text.replace("\n", " ") for text in texts), case
     read = stage(sparsities=("S85", "S97"))
     read["gain_curve"] = [row for row in read["gain_curve"] if row["sparsity"] == "S85"]
     read["ce_gain"] = [row | ({} if row["sparsity"] == "S85" else NONE) for row in read["ce_gain"]]
-    texts = texts_on_the_page(drawn(read)["gain_curve"])
+    texts = texts_on_the_page(drawn(read, "gain_curve"))
     assert any(text.replace("\n", " ").startswith("no gain: no frontier at S97") for text in texts)
     plt.close("all")
 
@@ -246,7 +260,7 @@ NONE = dict.fromkeys(("gain", "gain_low", "gain_high")) | {"reason": "no frontie
 def test_gains_out_of_reach_are_counted() -> None:
     read = stage(sparsities=("S85",))
     read["gain_curve"][0]["gain"] = read["gain_curve"][1]["gain"] = -66.0
-    figure = drawn(read)["gain_curve"]
+    figure = drawn(read, "gain_curve")
     low, high = figure.axes[0].get_ylim()
     assert low == pytest.approx(gain_curve.LOWEST, abs=0.2)
     assert high < 1

@@ -11,7 +11,7 @@ from matplotlib import pyplot as plt
 
 from smelt.errors import UserError
 from smelt.reporting.figures import training_curves
-from tests.reporting.figures.test_scaling import KINDS, SPEC, texts_on_the_page
+from tests.reporting.figures.test_scaling import SPEC, texts_on_the_page
 
 
 def write_log(folder: Path, run: str, steps: int = 60) -> Path:
@@ -30,11 +30,10 @@ def write_log(folder: Path, run: str, steps: int = 60) -> Path:
 def test_training_curves(tmp_path: Path) -> None:
     runs = [f"{name}-{scale}-S85" for name in ("baseline", "smelt") for scale in ("H32", "H96", "H128")]
     logs = [str(write_log(tmp_path, run)) for run in [*runs, "smelt-H32-S85-seed1"]]
-    outs = [tmp_path / f"{name}.{kind}" for name in "ab" for kind in KINDS]
-    for pair in (outs[:3], outs[3:]):
-        training_curves.main(["--spec", json.dumps(SPEC), "--logs", *logs, "--out", *map(str, pair)])
-    for one, other in zip(outs[:3], outs[3:], strict=True):
-        assert one.read_bytes() == other.read_bytes()
+    outs = [tmp_path / f"{name}.svg" for name in "ab"]
+    for out in outs:
+        training_curves.main(["--spec", json.dumps(SPEC), "--logs", *logs, "--out", str(out)])
+    assert outs[0].read_bytes() == outs[1].read_bytes()
 
 
 def test_stable_phase_by_scale(tmp_path: Path) -> None:
