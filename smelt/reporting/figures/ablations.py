@@ -61,7 +61,7 @@ def draw(rows: pd.DataFrame, endpoints: pd.DataFrame, axis: str, settings: Setti
             _curve(above, points, axis, "loss", look, shift, last)
             _curve(below, points, axis, "difference", look, shift, last)
         above.set(title="-".join(cell), ylabel="loss (nats per token)")
-        below.set(xlabel=LABELS[axis], ylabel="minus the reference's")
+        below.set(xlabel=LABELS[axis], ylabel="loss − reference (nats per token)")
         below.axhline(0, color="0.5", linewidth=0.8, zorder=1)
         ticks = sorted(set(inside[axis].dropna()))
         below.xaxis.set_major_locator(FixedLocator(ticks))
@@ -132,9 +132,9 @@ def _footer(rows: pd.DataFrame) -> list[str]:
     worst = float(np.abs(ratios[np.isfinite(ratios)] - 1).max(initial=0.0))
     return [
         f"endpoints of {tokens} tokens" if tokens else "no endpoint",
-        f"seeds a point: {seeds}",
+        f"seeds per point: {seeds}",
         f"reference: {', '.join(references)}",
-        f"budgets within {100 * worst:.1f} % of it",
+        f"budgets within {100 * worst:.1f} % of the reference's",
         "bars: one standard error over seeds; resolved: beyond the 95 % interval of the paired difference",
     ]
 

@@ -49,7 +49,7 @@ def draw(rows: pd.DataFrame, study: str, reference: str) -> Figure:
     legend.legend(figure, entries)
     tokens = " and ".join(f"{count:,}" for count in sorted(set(rows["tokens"])))
     seeds = ", ".join(str(count) for count in sorted(set(rows["seeds"])))
-    legend.footer(figure, f"study {study}", f"{len(rows)} endpoints of {tokens} tokens", f"seeds a point: {seeds}")
+    legend.footer(figure, f"study {study}", f"{len(rows)} endpoints of {tokens} tokens", f"seeds per point: {seeds}")
     return figure
 
 

@@ -146,8 +146,9 @@ def test_the_own_suite_stands_in_and_is_never_called_core() -> None:
     assert "Core" not in " ".join(texts_on_the_page(figure))
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert {"every endpoint", "last endpoints"} <= set(legend)
-    assert "last endpoints: preset lite (240 items of the own suite), sampler nested, 5 evaluation seeds" in caption(
-        figure
+    assert (
+        "last endpoints: preset lite (240 items of the study's own suite), sampler nested, 5 evaluation seeds"
+        in caption(figure)
     )
 
 
@@ -264,7 +265,9 @@ def test_averages_and_dyck_stand_above_the_other_tasks(desk: dict[str, list[Row]
     titles = [axis.get_title().replace("\n", " ") for axis in figure.axes]
     assert titles[:2] == ["average of 4 tasks", "average of 3 tasks without Dyck"]
     assert titles[2:] == ["dyck languages", "cs algorithms", "operators", "repeat copy"]
-    assert "preset lite, sampler nested · 48 items a task · means over 2 cells · 5 evaluation seeds" in caption(figure)
+    assert "preset lite, sampler nested · 48 items per task · means over 2 cells · 5 evaluation seeds" in caption(
+        figure
+    )
 
 
 def test_a_curve_is_the_score_at_each_number_of_demonstrations(desk: dict[str, list[Row]]) -> None:
@@ -303,7 +306,7 @@ def test_over_each_panel_stands_what_the_tests_say(desk: dict[str, list[Row]]) -
     assert said(panel(figure, "repeat copy")) == "no test: in no cell of 2 do both beat chance (0)"
     assert said(panel(figure, "cs algorithms")).endswith("(in 1 of 2 cells)")
     assert "*: resolved, as both are below 0.05" in caption(figure)
-    assert "one training seed a cell: no p knows what another would give" in caption(figure)
+    assert "one training seed per cell: p does not cover the spread of training seeds" in caption(figure)
     two = [row | {"training_seeds": 2} for row in rows]
     assert "one training seed" not in caption(draw_icl(desk["sweep"], two, "desk", "baseline"))
     average = panel(figure, "average of 4 tasks")
@@ -324,13 +327,11 @@ def test_tasks_whose_prompts_lack_demonstrations_are_named(desk: dict[str, list[
 
 
 def test_what_few_seeds_cannot_show_is_said(desk: dict[str, list[Row]]) -> None:
-    assert "5 evaluation seeds: p cannot fall below 0.031, nor below 0.12 after Holm over 4 tasks" in caption(
-        draw_sweep(desk)
-    )
+    assert "5 evaluation seeds: smallest attainable p 0.031, 0.12 after Holm over 4 tasks" in caption(draw_sweep(desk))
     few = sweep(study("desk", every=0, final=2, scales=("100M",), sparsities=("S85",)))
     text = caption(draw_sweep(few))
     assert "2 evaluation seeds (few)" in text
-    assert "2 evaluation seeds: p cannot fall below 0.25, nor below 1 after Holm over 4 tasks" in text
+    assert "2 evaluation seeds: smallest attainable p 0.25, 1 after Holm over 4 tasks" in text
     one = sweep(study("desk", every=0, final=1, scales=("100M",), sparsities=("S85",)))
     assert "1 evaluation seed, so no standard error" in caption(draw_sweep(one))
 

@@ -73,11 +73,11 @@ def caption(sweep: pd.DataFrame, icl: pd.DataFrame, asked: Mapping[str, str]) ->
     if icl["resolved"].any():
         yield "*: resolved, as both are below 0.05"
     if (icl["training_seeds"] == 1).any():
-        yield "one training seed a cell: no p knows what another would give"
+        yield "one training seed per cell: p does not cover the spread of training seeds"
     yield from _least(icl)
     yield from _lacking(scored)
     if (sweep["score"].isna() & sweep["shots"].notna()).any():
-        yield "an average ends where not all of its tasks go on"
+        yield "averages stop where a task has no score"
     if missing := [task for task, rows in groups(sweep, "task") if rows["score"].isna().all()]:
         yield f"without a score: {', '.join(missing)}"
 
@@ -85,7 +85,7 @@ def caption(sweep: pd.DataFrame, icl: pd.DataFrame, asked: Mapping[str, str]) ->
 def _items(rows: pd.DataFrame) -> Iterator[str]:
     counts = sorted(set(rows["items"]))
     if counts:
-        yield f"{counts[0]:,}{f' to {counts[-1]:,}' if len(counts) > 1 else ''} items a task"
+        yield f"{counts[0]:,}{f' to {counts[-1]:,}' if len(counts) > 1 else ''} items per task"
 
 
 def _lacking(scored: pd.DataFrame) -> Iterator[str]:
@@ -105,5 +105,5 @@ def _least(icl: pd.DataFrame) -> Iterator[str]:
     fewest = rows_of(tested.sort_values(["evaluation_seeds", "patterns"], ascending=[True, False]).head(1))[0]
     seeds, least = fewest["evaluation_seeds"], 1 / fewest["patterns"]
     family = tested.groupby("architecture")["p_holm"].count().max()
-    after = f", nor below {min(1.0, least * family):.2g} after Holm over {family} tasks" if family > 1 else ""
-    yield f"{seeds} evaluation seed{'s' if seeds > 1 else ''}: p cannot fall below {least:.2g}{after}"
+    after = f", {min(1.0, least * family):.2g} after Holm over {family} tasks" if family > 1 else ""
+    yield f"{seeds} evaluation seed{'s' if seeds > 1 else ''}: smallest attainable p {least:.2g}{after}"

@@ -114,7 +114,7 @@ def rested(shown: Sequence[Shown], part: str) -> str:
 def _tasks_of_core(rows: pd.DataFrame) -> str:
     """What the items in the table of Core are of."""
     core, other = (bool((rows[name] > 0).any()) for name in ("tasks", "other_tasks"))
-    return "Core and the own suite" if core and other else "Core" if core else "the own suite"
+    return "Core and the study's own suite" if core and other else "Core" if core else "the study's own suite"
 
 
 def _counted(rows: pd.DataFrame, of: str) -> str:
@@ -130,4 +130,4 @@ def words(shown: Sequence[Shown]) -> Iterable[str]:
     if left_out := dict.fromkeys(text for one in shown for text in one.left_out):
         yield f"not shown: {'; '.join(left_out)}"
     if any((one.rows[one.metric.error] > 0).any() for one in shown):
-        yield "bars: one standard error over evaluation seeds, which knows nothing of items or training seeds"
+        yield "bars: one standard error over evaluation seeds, without the spread of items and training seeds"
