@@ -235,7 +235,7 @@ CASES: dict[str, Row] = {
     "paper": {"suites": ("core", "mmlu"), "scales": ("100M",)},
     "three architectures": {"suites": ("desk",), "names": ("baseline", "deep", "smelt")},
     "one cell": {"suites": ("desk",), "scales": ("100M",), "sparsities": ("S85",)},
-    "last only": {"suites": ("core",), "all_endpoints": 0, "last_endpoint": 1},
+    "last only": {"suites": ("core",), "every": 0, "final": 1},
     "one architecture": {"suites": ("desk",), "names": ("baseline",)},
 }
 SLOW = ("paper", "last only", "three architectures")
