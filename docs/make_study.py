@@ -56,9 +56,7 @@ def kind(schema: dict[str, Any]) -> str:
 def manual() -> str:
     """The whole page."""
     schema = yaml.safe_load((ROOT / "config/schema.yaml").read_text(encoding="utf-8"))
-    overrides = (
-        "\n`cells.NAME` and `runs.NAME` take the keys of `training` but `jobs`, which the whole study shares.\n"
-    )
+    overrides = "\n`cells.NAME` and `runs.NAME` take the keys of `training` but `jobs`, which the whole study shares.\n"
     return HEAD + "\n".join(rows(schema, schema)) + "\n" + overrides
 
 
