@@ -198,14 +198,14 @@ def test_torchrun_stopped_with_two_processes_goes_on_with_four(tmp_path, streams
     stopped = job(tmp_path / "stopped", streams, micro_batch_contexts=1, processes=2)
     resumed = job(tmp_path / "resumed", streams, micro_batch_contexts=1, processes=4)
     resumed.arguments[resumed.arguments.index("--state") + 1] = str(stopped.state)
-    process = subprocess.Popen(torchrun(2, "run", stopped.arguments), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(torchrun(2, "train", stopped.arguments), stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:
         if "step 4 of" in line:
             process.terminate()
     assert process.wait() != 0
     assert any(stopped.state.glob("*/saved-*"))
-    done = subprocess.run(torchrun(4, "run", resumed.arguments), stderr=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(torchrun(4, "train", resumed.arguments), stderr=subprocess.PIPE, text=True, check=True)
     assert "resumed at step" in done.stderr
     assert_same_outputs(resumed, whole)
 
@@ -243,7 +243,7 @@ def test_both_forms_are_the_same_bytes(tmp_path, streams):
 def test_both_forms_are_the_same_bytes_on_two_processes(tmp_path, streams):
     recipe = {"processes": 2, "micro_batch_contexts": 1, "expert_parallel": True}
     whole = job(tmp_path / "whole", streams, **recipe)
-    subprocess.run(torchrun(2, "run", whole.arguments), check=True)
+    subprocess.run(torchrun(2, "train", whole.arguments), check=True)
     apart = parts(tmp_path / "apart", streams, **recipe)
     subprocess.run(torchrun(2, "stable", apart.stable_arguments()), check=True)
     for branch in (1, 2):
