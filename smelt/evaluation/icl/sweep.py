@@ -136,7 +136,10 @@ def _curve(tasks: Sequence[Mapping[int, pd.DataFrame]]) -> Curve:
         scores[shots] = np.mean(np.stack(np.broadcast_arrays(*columns)), axis=0)
         drawn = {seed for part in parts for seed in part["evaluation_seed"]} - {item_metrics.ZERO_SHOT}
         seeds[shots] = len(drawn)
-        prompts[shots] = aggregation.prompts([row for part in parts for row in tables.rows(part)])
+        fields = aggregation.Prompts._fields
+        prompts[shots] = aggregation.prompts(
+            {name: np.concatenate([tables.numbers(part, name) for part in parts]) for name in fields}
+        )
     return Curve(scores, seeds, prompts)
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from smelt import tables
 from smelt.errors import UserError
@@ -97,13 +98,13 @@ def partial(endpoint: Endpoint, tasks: Mapping[str, Task], names: Iterable[str])
 def cut(endpoint: Endpoint, names: Iterable[str]) -> list[str]:
     """Those of some tasks whose prompts lack demonstrations or were cut, and by how much."""
     rows = {name: list(endpoint.tasks[name].values()) for name in names}
-    return [f"{name} {note}" for name, own in rows.items() for note in prompt_note(own[0]["shots"], prompts(own))]
+    means = {name: prompts({key: [row[key] for row in own] for key in Prompts._fields}) for name, own in rows.items()}
+    return [f"{name} {note}" for name, own in rows.items() for note in prompt_note(own[0]["shots"], means[name])]
 
 
-def prompts(rows: Sequence[Row]) -> Prompts:
-    """What the prompts of some rows of one number of shots hold, mean over the rows."""
-    share, held = (float(np.mean([row[name] for row in rows])) for name in Prompts._fields)
-    return Prompts(share, held)
+def prompts(columns: Mapping[str, Sequence[float] | NDArray[np.float64]]) -> Prompts:
+    """Mean over rows of one number of shots, from the columns named as the fields of Prompts, each (rows,)."""
+    return Prompts(*(float(np.mean(columns[name])) for name in Prompts._fields))
 
 
 def prompt_note(shots: int, found: Prompts) -> list[str]:
@@ -137,9 +138,10 @@ def _endpoint(keys: Sequence[Any], scores: pd.DataFrame, tasks: Mapping[str, Tas
     """One endpoint from its rows, of which those at each task's own number of shots count."""
     listed = scores[scores["task"].isin(list(tasks))]
     at_own_shots = listed[listed["shots"] == listed["task"].map({name: task.shots for name, task in tasks.items()})]
+    rows = tables.rows(at_own_shots)  # in one go: a call for each task takes many times as long
     by_task: dict[str, dict[int | None, Row]] = {
-        str(name): {row["evaluation_seed"]: row for row in tables.rows(rows)}
-        for name, rows in at_own_shots.groupby("task", sort=False)
+        str(name): {rows[position]["evaluation_seed"]: rows[position] for position in positions}
+        for name, positions in at_own_shots.groupby("task", sort=False).indices.items()
     }
     others = tuple(name for name in listed["task"].unique() if name not in by_task)
     return Endpoint(
