@@ -258,6 +258,19 @@ def test_the_differences_of_the_items_sum_to_the_difference_of_the_scores(tmp_pa
         assert differences.sum() == pytest.approx(named(found, name)["difference"], abs=1e-12)
 
 
+def test_exchanged_files_of_scores_are_an_error(tmp_path):
+    runs = [run(), run("smelt") | {"run": "smelt-H64-S85"}]
+    scored = [(one, texts("operators", lambda shots, seed: 5)) for one in runs]
+    tables(scored, [LM], tmp_path)
+    first, second = (tmp_path / f"{number}.parquet" for number in range(2))
+    spec = json.dumps({"tasks": [plain(LM)], "runs": runs, "reference": "baseline"})
+    outputs = ["--out", str(tmp_path / "exchanged.parquet"), "--sweep", str(tmp_path / "exchanged_sweep.parquet")]
+    arguments = ["--spec", spec, "--task-scores", str(tmp_path / "task_scores.parquet"), *outputs]
+    with pytest.raises(UserError, match=r"1\.parquet: this is of run smelt-H64-S85, expected run baseline-H64-S85"):
+        comparison.main([*arguments, "--scores", str(second), str(first)])
+    assert not (tmp_path / "exchanged.parquet").exists()
+
+
 def test_the_average_is_over_all_tasks_and_at_shots_that_all_have(tmp_path):
     def rows(gain):
         return [

@@ -93,6 +93,12 @@ def test_the_same_bytes_twice_with_their_origin(model, heldout, tmp_path):
         (lambda path: save_file({"x": torch.zeros(1)}, path), "a foreign model"),
         (
             lambda path: save_file(
+                {"x": torch.zeros(1)}, path, {"endpoint": json.dumps({"model": SHAPE, "branch": 1, "branch_step": 1})}
+            ),
+            "the model does not name its run.*train the run again",
+        ),
+        (
+            lambda path: save_file(
                 {"x": torch.zeros(1)},
                 path,
                 {"endpoint": json.dumps({"run": "smelt-H16-S85", "model": SHAPE, "branch": 1, "branch_step": 1})},
@@ -107,6 +113,16 @@ def test_a_model_that_cannot_be_read_is_one_clear_error(model, heldout, tmp_path
     with pytest.raises(UserError, match=message):
         score(model, heldout[0], tmp_path / "losses.parquet")
     assert not (tmp_path / "losses.parquet").exists()
+
+
+def test_models_of_different_runs_are_an_error(model, heldout, tmp_path):
+    other, out = tmp_path / "branch-3.safetensors", tmp_path / "losses.parquet"
+    about = json.dumps({"run": "smelt-H24-S85", "model": SHAPE, "branch": 3, "branch_step": 9})
+    save_file(read_model(model, torch.float32)[0].state_dict(), other, {"endpoint": about})
+    arguments = ["--spec", '{"precision": "float32"}', "--heldout", str(heldout[0]), "--out", str(out)]
+    with pytest.raises(UserError, match=r"branch-3\.safetensors.*run smelt-H24-S85, expected run smelt-H16-S85"):
+        main([*arguments, "--models", str(model), str(other)])
+    assert not out.exists()
 
 
 def test_a_loss_that_is_not_finite_names_the_document(model, heldout, tmp_path):

@@ -344,6 +344,14 @@ def test_requests_that_cannot_be_read_are_one_clear_error(bench, damage, message
         list(score.groups(str(path)))
 
 
+def test_models_of_different_runs_are_an_error(bench):
+    about = json.dumps({"run": "smelt-H24-S85", "model": SHAPE, "branch": 2, "branch_step": 20})
+    save_file(load_file(bench.models[1]), bench.models[1], {"endpoint": about})
+    with pytest.raises(UserError, match=r"branch-2\.safetensors.*run smelt-H24-S85, expected run smelt-H16-S85"):
+        bench.score(bench.requests(many(2)))
+    assert not (bench.folder / "scores.parquet").exists()
+
+
 def test_nothing_to_score_is_an_error_and_no_requests_are_no_rows(bench):
     with pytest.raises(UserError, match="nothing to score"):
         bench.score()
