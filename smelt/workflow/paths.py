@@ -1,11 +1,13 @@
 """Where the files of a study lie: what the rules read and write, by run, branch, stream and shard.
 
 Literal paths stand in the rules, `<results>/training/{run}/log.parquet`; what depends on the study (which runs there
-are, which shards a run reads) is asked of `Paths`. A study that trains nothing has no runs, so that every list of
-theirs is empty and every rule can be read for every study.
+are, which shards a run reads) is asked of `Paths`. A study that trains nothing has no runs, so that every rule can be
+read for every study. Inputs that a study lacks are functions of wildcards: they end Snakemake with one line when a
+target asks for them, before any job runs.
 """
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,13 @@ NEVER = "(?!)"  # a wildcard constraint that no text fits
 UNUSED = "unused"  # folder below the results root of what this kind of study never writes; no target lies there
 WRITERS = {"grid": "collect", "endpoints": "user_table", "simulation": "simulate"}  # of the endpoints, by kind of study
 GENERATED = ("dyck_languages", "cs_algorithms", "operators", "repeat_copy")  # items made here, in their job's order
+
+
+def training_study(study: Study) -> GridStudy:
+    """The study. Raises UserError where it trains nothing."""
+    if not isinstance(study, GridStudy):
+        raise UserError("its endpoints are given, so that no job trains or evaluates anything; take another target")
+    return study
 
 
 class Paths:
@@ -88,9 +97,14 @@ class Paths:
         """Endpoint models of a run, in the order of its branches, with the wildcard `run`."""
         return [f"<results>/training/{{run}}/branch-{branch}.safetensors" for branch in self.branches]
 
-    def of_runs(self, name: str) -> list[str]:
-        """A file of each trained run, `name` being its path below the results root with `{run}`."""
-        return [f"{self.results}/{name.format(run=run.id)}" for run in self.trained]
+    def of_runs(self, name: str) -> Callable[[Wildcards], list[str]]:
+        """A function of wildcards: a file of each trained run, `name` being its path below the results root with
+        `{run}`."""
+
+        def files(study: GridStudy) -> list[str]:
+            return [f"{study.root}/{name.format(run=run.id)}" for run in self.trained]
+
+        return lambda wildcards: self._asked(files)
 
     # Text
 
@@ -105,8 +119,12 @@ class Paths:
 
     def shards(self, stream: str, contexts: int) -> list[str]:
         """The shards that hold the first `contexts` contexts of a stream."""
-        count = -(-contexts // self.study.config["corpus"]["shard_contexts"])
-        return [f"{self.results}/corpus/{stream}/shard-{number:05d}.parquet" for number in range(count)]
+
+        def files(study: GridStudy) -> list[str]:
+            count = -(-contexts // study.config["corpus"]["shard_contexts"])
+            return [f"{study.root}/corpus/{stream}/shard-{number:05d}.parquet" for number in range(count)]
+
+        return self._asked(files)
 
     def previous_shard(self, wildcards: Wildcards) -> list[str]:
         """The shard before this one in its stream; none before the first."""
@@ -128,23 +146,27 @@ class Paths:
 
     # Downstream tasks
 
-    @property
-    def scored(self) -> bool:
-        """Whether endpoints are scored on downstream tasks here."""
-        return isinstance(self.study, GridStudy) and bool(self.study.config["evaluation"]["tasks"])
-
     def items(self, name: str) -> str:
         """Where an item file of the suite that is made here lies."""
         return tasks.made(self.study, name)
 
-    @property
-    def item_files(self) -> list[str]:
-        """Item files of all tasks, in the order of the spec of the requests."""
-        return list(tasks.files(self.study).values()) if self.scored else []
+    def item_files(self, wildcards: Wildcards) -> list[str]:
+        """Item files of all tasks, in the order of the spec of the requests of the evaluation set `part`."""
 
-    def requests(self, part: str) -> list[str]:
-        """The requests of an evaluation set; none where the study does not score it."""
-        return [f"{self.results}/evaluation/requests_{part}.parquet"] if part in tasks.parts(self.study) else []
+        def files(study: GridStudy) -> list[str]:
+            if wildcards.part not in _parts(study):
+                raise UserError(f"no evaluation.{wildcards.part}, so that no job makes its requests; add it")
+            return list(tasks.files(study).values())
+
+        return self._asked(files)
+
+    def requests(self, part: str) -> Callable[[Wildcards], list[str]]:
+        """A function of wildcards: the requests of an evaluation set; none where the study does not score it."""
+
+        def files(study: GridStudy) -> list[str]:
+            return [f"{study.root}/evaluation/requests_{part}.parquet"] if part in _parts(study) else []
+
+        return lambda wildcards: self._asked(files)
 
     # Files that the user gives
 
@@ -153,10 +175,11 @@ class Paths:
         """The user's table of endpoints; none of a study that trains."""
         return [] if isinstance(self.study, GridStudy) else [str(self.study.table)]  # type: ignore[attr-defined]
 
-    @property
-    def scores(self) -> list[str]:
-        """The table of downstream scores; none where the study has none."""
-        return [self.study.scores] if self.study.scores else []
+    def scores(self, wildcards: Wildcards) -> str:
+        """The table of downstream scores."""
+        if not self.study.scores:
+            sys.exit(f"error: {self.study.path}: it has no downstream scores to calibrate; name their table as scores")
+        return self.study.scores
 
     def beside_workflow(self, name: str) -> str:
         """A file of the workflow's folder, relative to the working directory where it lies inside: a clone that is
@@ -172,3 +195,17 @@ class Paths:
         if not packages:
             raise UserError(f"{table}: no package; take the file from the repository")
         return f"{self.cache}/packages/{packages[0].file}"
+
+    def _asked(self, files: Callable[[GridStudy], list[str]]) -> list[str]:
+        """Files of a study that trains; ends Snakemake with one line where this one lacks them."""
+        try:
+            return files(training_study(self.study))
+        except UserError as error:
+            sys.exit(f"error: {self.study.path}: {error}")
+
+
+def _parts(study: GridStudy) -> list[str]:
+    """Evaluation sets of the study. Raises UserError where it scores its endpoints on no task."""
+    if not study.config["evaluation"]["tasks"]:
+        raise UserError("evaluation.tasks is empty, so that no job scores its endpoints; name tasks")
+    return tasks.parts(study)

@@ -22,6 +22,7 @@ from smelt.study import ablations, tasks
 from smelt.study.base import Study
 from smelt.study.endpoint_table import EndpointStudy, SimulatedStudy
 from smelt.study.grid import GridStudy, Run
+from smelt.workflow.paths import training_study
 
 
 def training(study: GridStudy, run: Run) -> dict[str, Any]:
@@ -332,9 +333,7 @@ class Specs:
         return self._grid() if needed is GridStudy else self.study
 
     def _grid(self) -> GridStudy:
-        if not isinstance(self.study, GridStudy):
-            raise UserError("its endpoints are given, so that no job trains or evaluates anything; take another target")
-        return self.study
+        return training_study(self.study)
 
     def _run(self, wildcards: Any) -> Run:
         return self._grid().runs[wildcards.run]

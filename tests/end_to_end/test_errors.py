@@ -43,6 +43,27 @@ def test_a_table_of_sources_that_is_not_there(fresh):
     assert "corpus.sources: no file config/sources/mine.tsv" in mistake(fresh, "--dry-run")
 
 
+@pytest.mark.parametrize(
+    ("study", "target", "words"),
+    [
+        ("smoke", "evaluation/core.parquet", "evaluation.tasks is empty"),
+        ("smoke", "scaling/calibration.parquet", "no downstream scores"),
+        ("published", "tables/costs.csv", "its endpoints are given"),
+        ("published", "tables/corpus.csv", "its endpoints are given"),
+        ("published", "figures/training_curves.pdf", "its endpoints are given"),
+    ],
+)
+def test_a_target_of_another_study(fresh, study, target, words):
+    """Before any job runs, and not in the log of one that follows a training."""
+    result = fresh.call("--dry-run", f"results/{study}/{target}", study=study)
+    assert result.returncode == 1
+    assert "rule " not in result.stdout
+    said = result.stdout + result.stderr
+    (line,) = [line for line in said.splitlines() if "rror" in line or "Traceback" in line]
+    assert line.startswith("error: ")
+    assert words in line
+
+
 @pytest.mark.slow
 def test_a_run_that_diverges_fails_alone(finished, tmp_path):
     """One run's loss is not finite; it leaves no endpoint and one line, and the run beside it is trained."""

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from smelt.study import load as studies
+from smelt.study import tasks
 from smelt.workflow import specs, targets
 from smelt.workflow.paths import NEVER, UNUSED, Paths
 from smelt.workflow.specs import Specs
@@ -44,15 +45,40 @@ def test_runs_and_shards_of_a_grid():
     ]  # eight steps of one context, two contexts a shard
     assert one.previous_shard(wildcards) == ["results/smoke/corpus/stable/shard-00000.parquet"]
     assert one.previous_shard(SimpleNamespace(stream="stable", shard="00000")) == []
-    assert one.of_runs("training/{run}/log.parquet")[0] == "results/smoke/training/baseline-H16-S85/log.parquet"
-    assert (one.scored, one.item_files, one.requests("all_endpoints")) == (False, [], [])
+    logs = one.of_runs("training/{run}/log.parquet")(wildcards)
+    assert logs[0] == "results/smoke/training/baseline-H16-S85/log.parquet"
 
 
 def test_a_study_that_trains_nothing_has_no_runs():
     one = paths("published")
     assert (one.runs, one.trained, list(one.branches), one.run_pattern) == ({}, [], [], NEVER)
-    assert (one.of_runs("{run}"), one.models, one.contexts_needed("stable")) == ([], [], 0)
+    assert (one.models, one.contexts_needed("stable")) == ([], 0)
     assert [path.split("config/")[1] for path in one.table] == ["published/endpoints.csv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "message"),
+    [
+        ("published", lambda one: one.of_runs("{run}"), "its endpoints are given"),
+        ("published", lambda one: one.all_shards("stable"), "its endpoints are given"),
+        ("published", lambda one: one.item_files, "its endpoints are given"),
+        ("published", lambda one: one.scores, "no downstream scores"),
+        ("smoke", lambda one: one.requests("all_endpoints"), r"evaluation\.tasks is empty"),
+        ("smoke", lambda one: one.item_files, r"evaluation\.tasks is empty"),
+        ("smoke", lambda one: one.scores, "no downstream scores"),
+    ],
+)
+def test_files_that_a_study_lacks_end_with_one_line_when_they_are_asked_for(name, files, message):
+    one = paths(name)
+    with pytest.raises(SystemExit, match=rf"^error: .*/{name}\.yaml: .*{message}"):
+        files(one)(SimpleNamespace(part="all_endpoints"))
+
+
+def test_requests_of_a_study_with_tasks():
+    one, wildcards = paths("desk"), SimpleNamespace(part="all_endpoints")
+    assert one.requests("all_endpoints")(wildcards) == ["results/evaluation/requests_all_endpoints.parquet"]
+    assert one.item_files(wildcards) == list(tasks.files(one.study).values())
+    assert one.scores(wildcards) == "results/evaluation/calibration_scores.parquet"
 
 
 def test_state_may_lie_outside(monkeypatch):
