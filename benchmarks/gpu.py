@@ -22,7 +22,7 @@ from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer, initialise
 from smelt.training.backends.gpu import Device, Feed, gpu_step, prepare
 from smelt.training.settings import TrainingSettings
-from smelt.training.steps.data import Batch, Stream
+from smelt.training.steps.data import Batch, ContextStream
 from smelt.training.steps.step import optimizer
 
 CONTEXT, DOCUMENT, VOCABULARY = 4096, 512, 50_304
@@ -33,7 +33,7 @@ BASE = ModelSettings(VOCABULARY, 12, hidden_size=768, heads=12, kv_heads=4, head
 LOOPED = dataclasses.replace(BASE, loop_start=3, loop_length=6, visits=2)
 
 
-class Texts(Stream):
+class Texts(ContextStream):
     """Random tokens in documents of uneven length, other ones at each step."""
 
     def __init__(self) -> None:

@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import functools
 import json
+import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -34,6 +35,7 @@ class Job(Generic[T]):
     spec: Any  # the settings as plain values, as the rule gave them
     files: Mapping[str, tuple[Path, ...]]  # by the name of an input or output
     inputs: tuple[str, ...]  # names of `files` that are read
+    options: Any = None  # what the line says beside spec and files, as the dataclass that `read_job` was asked for
 
     def path(self, name: str) -> Path:
         """The one file of an input or output."""
@@ -61,11 +63,15 @@ def read_job(
     settings: type[T],
     reads: Sequence[str],
     writes: Sequence[str],
+    options: type[Any] | None = None,
 ) -> Job[T]:
     """The job that a command line asks for.
 
     `settings` is the dataclass of the job's spec. `reads` and `writes` are the names of its files, each an option of
     the same name; a name that ends in `*` takes any number of files, one that ends in `?` one file or none.
+    `options` is a dataclass of what else the line may say, such as a folder or a number of processes: one option a
+    field, required where the field has no default, the field's metadata (`help`, `choices`) passed on to argparse.
+    Options enter no provenance: what decides an output belongs in the spec.
     Raises UserError where the spec does not fit `settings`.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
@@ -81,10 +87,30 @@ def read_job(
             metavar="FILE",
             help=f"{'read' if name in reads else 'written'}{'; any number' if many else ''}",
         )
+    fields = _add_options(parser, options)
     arguments = vars(parser.parse_args(argv))
     spec = json.loads(arguments["spec"])
     files = {_bare(name): tuple(arguments[_bare(name)]) for name in (*reads, *writes)}
-    return Job(module, load(settings, spec), spec, files, tuple(_bare(name) for name in reads))
+    values = options(**{name: arguments[name] for name in fields}) if options else None
+    return Job(module, load(settings, spec), spec, files, tuple(_bare(name) for name in reads), values)
+
+
+def _add_options(parser: argparse.ArgumentParser, options: type[Any] | None) -> list[str]:
+    """Add an option for each field of the dataclass `options`; returns the names of the fields."""
+    if options is None:
+        return []
+    hints, fields = typing.get_type_hints(options), dataclasses.fields(options)
+    for field in fields:
+        (kind, *_) = typing.get_args(hints[field.name]) or (hints[field.name],)  # of `Path | None`, Path
+        required = field.default is dataclasses.MISSING
+        parser.add_argument(
+            f"--{field.name.replace('_', '-')}",
+            type=kind,
+            required=required,
+            default=None if required else field.default,
+            **field.metadata,
+        )
+    return [field.name for field in fields]
 
 
 def _bare(name: str) -> str:

@@ -1,82 +1,86 @@
-"""What the jobs that train have in common: their options, the machine's settings, signals, and publishing results."""
+"""Start and end a job that trains: its options, the machine's settings, signals, its state folder, its results."""
 
-import argparse
 import contextlib
 import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import torch
 
 from smelt.artifacts import file_digest, replacing
 from smelt.errors import UserError
-from smelt.spec import canonical_json, digest, fingerprint, load
+from smelt.job import Job
+from smelt.spec import canonical_json, digest, fingerprint
 from smelt.training import processes
 from smelt.training.monitoring.watch import Watch
 from smelt.training.saves import resume
 from smelt.training.saves.checkpoint import is_whole
-from smelt.training.settings import TrainingSettings
+from smelt.training.settings import RunSettings, TrainingSettings
 from smelt.training.trainer import Trainer
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)  # that ask a training to save and end
 STOPPED = 75  # exit status of a job that saved its state when asked to end (EX_TEMPFAIL)
 
 
-def parser(module: str, description: str | None) -> argparse.ArgumentParser:
-    """The options of every job that trains; what they say decides no bit."""
-    found = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
-    found.add_argument("--spec", required=True, help="canonical JSON: {run, context, model, training}")
-    found.add_argument("--state", type=Path, required=True, help="folder that a killed job resumes from")
-    found.add_argument("--save-interval", type=int, default=50, help="steps between saves")
-    watch = found.add_argument_group("watching (see docs/training.md)")
-    watch.add_argument("--perf", type=Path, help="JSON lines, one a step")
-    watch.add_argument("--flops-per-token", type=float, default=0.0, help="of training, by the ledger, head included")
-    watch.add_argument("--peak-flops", type=float, default=0.0, help="FLOP/s that the job could reach; 0: not stated")
-    watch.add_argument("--tensorboard", default="", help="folder of events for TensorBoard; empty for none")
-    return found
+@dataclass(frozen=True)
+class Options:
+    """What a job that trains is told beside its spec and files; none of it decides a bit of the run."""
+
+    state: Path = field(metadata={"help": "folder that a killed job resumes from"})
+    save_interval: int = field(default=50, metadata={"help": "steps between saves"})
+    perf: Path | None = field(default=None, metadata={"help": "JSON lines, one a step; see docs/training.md"})
+    flops_per_token: float = field(default=0.0, metadata={"help": "of training, by the ledger, LM head included"})
+    peak_flops: float = field(default=0.0, metadata={"help": "FLOP/s that the job could reach; 0: not stated"})
+    tensorboard: str = field(default="", metadata={"help": "folder of events for TensorBoard; empty for none"})
+
+    @property
+    def name(self) -> str:
+        """Name of the job in its messages: that of its state folder."""
+        return self.state.name
 
 
 @contextlib.contextmanager
-def settled(spec: dict[str, Any]) -> Iterator[None]:
+def settled(settings: TrainingSettings) -> Iterator[None]:
     """Settle what the bits of a job depend on, and connect the processes of a distributed run.
 
-    Signal handlers that the job installs end with it, so that a process that trained can be interrupted again.
-    Raises UserError where the number of processes, or the device, is not the spec's.
+    The signal handlers of before are back at the end, so that a process that trained can be interrupted again.
+    Raises UserError where the number of processes, or the device, is not that of `settings`.
     """
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     try:
-        with _connected(spec):
+        with _connected(settings):
             yield
     finally:
         for number, handler in handlers.items():
-            signal.signal(number, handler)
+            if handler is not None:  # None: installed by code that is not Python's, which cannot be named here
+                signal.signal(number, handler)
 
 
 @contextlib.contextmanager
-def _connected(spec: dict[str, Any]) -> Iterator[None]:
+def _connected(settings: TrainingSettings) -> Iterator[None]:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    settings = load(TrainingSettings, spec["training"])
     if settings.device != "cpu":
         from smelt.training.backends.gpu import prepare  # the compiler: a second that a core need not spend
 
         prepare(settings)
-    with processes.group(settings.device, settings.processes) if settings.spread else contextlib.nullcontext():
+    group = processes.group(settings.device, settings.processes) if settings.distributed else contextlib.nullcontext()
+    with group:
         yield
 
 
-def identity(spec: dict[str, Any], module: str, inputs: Sequence[str | Path], without: Sequence[str] = ()) -> str:
-    """Digest that names a state folder: of the spec, the code of `module` and the input files.
+def identity(job: Job[RunSettings], inputs: Sequence[Path], without: Sequence[str] = ()) -> str:
+    """Digest that names a state folder: of the spec, the code of the job's module and the input files.
 
     The recipe's keys `without` and the number of processes stay out, since a run may resume on another number.
     """
-    recipe = {key: value for key, value in spec["training"].items() if key not in ("processes", *without)}
+    recipe = {key: value for key, value in job.spec["training"].items() if key not in ("processes", *without)}
     digests = processes.first(lambda: [file_digest(path) for path in inputs])
-    return digest(canonical_json([{**spec, "training": recipe}, fingerprint(module), digests]))[:16]
+    return digest(canonical_json([{**job.spec, "training": recipe}, fingerprint(job.module), digests]))[:16]
 
 
 @contextlib.contextmanager
@@ -90,18 +94,18 @@ def stop_on_signals(trainer: Trainer) -> None:
     """Let SIGTERM, SIGUSR1 and SIGINT ask the trainer to end, until `settled` is left."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        trainer.asked = True
+        trainer.stop_requested = True
 
     for number in SIGNALS:
         signal.signal(number, stop)
 
 
-def watch(trainer: Trainer, told: argparse.Namespace, updates: int) -> None:
-    """Let the trainer of the first process tell of each of its `updates` steps."""
+def watch(trainer: Trainer, options: Options, updates: int) -> None:
+    """Let the trainer of the first process report each of its `updates` steps."""
     if processes.rank():
         return
-    watching = Watch(told.state.name, updates, trainer, told.perf, told.flops_per_token, told.peak_flops)
-    watching.to_tensorboard(told.tensorboard)
+    watching = Watch(options.name, updates, trainer, options.perf, options.flops_per_token, options.peak_flops)
+    watching.to_tensorboard(options.tensorboard)
     trainer.tell = watching.step
 
 

@@ -1,8 +1,9 @@
-"""The recipe of one run, as its spec carries it. Needs no torch."""
+"""The network and the recipe of one run, as its spec carries them. Needs no torch."""
 
 import dataclasses
 
 from smelt.errors import UserError
+from smelt.model.settings import ModelSettings
 
 # The paper's stable phase of 196,075 steps, its six branch steps and its decays of 9,537 steps (Sec. 4.1).
 PAPER_STEPS = 196_075
@@ -60,9 +61,20 @@ class TrainingSettings:
         return self.micro_batch_contexts or self.batch_contexts // self.processes
 
     @property
-    def spread(self) -> bool:
-        """Whether a run is that of smelt.training.backends.distributed, and not of smelt.training.backends.single."""
+    def distributed(self) -> bool:
+        """Whether smelt.training.backends.distributed trains the run; smelt.training.backends.single otherwise."""
         return self.processes > 1 or self.micro_batch_contexts > 0
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSettings:
+    """What decides the bits of a training job: the spec of train, stable, decay and join."""
+
+    run: str  # id of the run, which every artifact of it carries
+    context: int  # tokens of a packed context
+    model: ModelSettings
+    training: TrainingSettings
+    branch: int = 0  # number of the branch that the job decays, from 1; 0 for other jobs
 
 
 def paper_branches(steps: int) -> tuple[int, ...]:

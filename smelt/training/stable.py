@@ -9,20 +9,19 @@ the branch steps nor the length are part of what names the state, and each check
 read instead.
 """
 
-import argparse
 import functools
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from smelt.artifacts import file_digest, read_provenance, read_table, table, write_table
 from smelt.errors import command
+from smelt.job import Job, read_job
 from smelt.training import launch
 from smelt.training.processes import first
 from smelt.training.saves import checkpoint
-from smelt.training.steps.data import Stream
+from smelt.training.settings import RunSettings
+from smelt.training.steps.data import ContextStream
 from smelt.training.steps.log import LOG, origin
 from smelt.training.trainer import Trainer
 
@@ -33,9 +32,9 @@ LENGTHS = ("steps", "branch_steps")  # of a recipe: they decide how far it goes 
 class Phase:
     """A stable phase on its way, and what its state folder keeps of it."""
 
-    def __init__(self, trainer: Trainer, shards: Sequence[str], folder: Path, name: str) -> None:
+    def __init__(self, trainer: Trainer, shards: Sequence[Path], folder: Path, name: str) -> None:
         self.trainer, self.folder, self.name = trainer, folder, name
-        self.stream = Stream(shards, trainer.settings.seed)
+        self.stream = ContextStream(shards, trainer.settings.seed)
         self.digests = first(lambda: [file_digest(shard) for shard in shards])
 
     def checkpoint(self, step: int) -> Path:
@@ -100,31 +99,29 @@ class Phase:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = launch.parser(MODULE, __doc__)
-    parser.add_argument("--stable", nargs="+", required=True, help="shards of the stable stream, in order")
-    parser.add_argument("--checkpoints", type=Path, nargs="+", required=True, help="one for each branch step, in order")
-    parser.add_argument("--log", type=Path, required=True, help="the log of the stable phase (Parquet)")
-    told = parser.parse_args(argv)
-
-    spec = json.loads(told.spec)
-    with launch.settled(spec), launch.state_folder(told.state, launch.identity(spec, MODULE, [], LENGTHS)) as folder:
-        trainer = Trainer(spec)
+    job = read_job(MODULE, __doc__, argv, RunSettings, ["stable*"], ["checkpoints*", "log"], launch.Options)
+    options: launch.Options = job.options
+    recipe = job.settings.training
+    wanted = sorted({*recipe.branch_steps, recipe.steps})
+    with (
+        launch.settled(recipe),
+        launch.state_folder(options.state, launch.identity(job, [], LENGTHS)) as folder,
+    ):
+        trainer = Trainer(job.settings)
         launch.stop_on_signals(trainer)
-        phase = Phase(trainer, told.stable, folder, told.state.name)
-        steps = trainer.settings.steps
-        wanted = sorted({*trainer.settings.branch_steps, steps})
-        launch.watch(trainer, told, steps)
+        phase = Phase(trainer, job.paths("stable"), folder, options.name)
+        launch.watch(trainer, options, recipe.steps)
         for step in wanted:
-            phase.reach(step, told.save_interval)
-        first(functools.partial(_publish, phase, wanted, told, spec))
+            phase.reach(step, options.save_interval)
+        first(functools.partial(_publish, phase, wanted, job))
 
 
-def _publish(phase: Phase, wanted: Sequence[int], told: argparse.Namespace, spec: dict[str, Any]) -> None:
+def _publish(phase: Phase, wanted: Sequence[int], job: Job[RunSettings]) -> None:
     phase.clean(wanted)
-    for step, path in zip(phase.trainer.settings.branch_steps, told.checkpoints, strict=True):
+    for step, path in zip(phase.trainer.settings.branch_steps, job.paths("checkpoints"), strict=True):
         launch.publish(phase.checkpoint(step), path)
     rows = read_table(phase.log(phase.trainer.settings.steps)).to_pylist()
-    write_table(table(rows, LOG), told.log, origin(spec, told.stable))
+    write_table(table(rows, LOG), job.path("log"), origin(job.spec, job.paths("stable")))
 
 
 if __name__ == "__main__":

@@ -9,19 +9,18 @@ same bytes.
 The same run in several jobs: smelt.training.stable, smelt.training.decay and smelt.training.join.
 """
 
-import argparse
 import functools
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from smelt.artifacts import table, write_table
 from smelt.errors import command
+from smelt.job import Job, read_job
 from smelt.training import launch
 from smelt.training.processes import first
 from smelt.training.saves import resume
-from smelt.training.steps.data import Stream
+from smelt.training.settings import RunSettings
+from smelt.training.steps.data import ContextStream
 from smelt.training.steps.log import LOG, origin
 from smelt.training.trainer import Trainer
 
@@ -31,9 +30,9 @@ MODULE = "smelt.training.train"
 class Run:
     """A run in progress: its trainer, both streams, and the branches that are finished."""
 
-    def __init__(self, trainer: Trainer, stable: Sequence[str], decay: Sequence[str], folder: Path) -> None:
+    def __init__(self, trainer: Trainer, stable: Sequence[Path], decay: Sequence[Path], folder: Path) -> None:
         self.trainer, self.folder = trainer, folder
-        self.stable, self.decay = (Stream(shards, trainer.settings.seed) for shards in (stable, decay))
+        self.stable, self.decay = (ContextStream(shards, trainer.settings.seed) for shards in (stable, decay))
         self.branches = 0
         saved = trainer.network.saved(folder)
         if saved is not None:
@@ -46,12 +45,12 @@ class Run:
 
     @property
     def branching(self) -> bool:
-        """Whether a branch leaves here that is not finished."""
+        """Whether an unfinished branch branches off here."""
         steps = self.trainer.settings.branch_steps
         return self.branches < len(steps) and steps[self.branches] == self.trainer.done
 
     def run_branch(self) -> None:
-        """Decay a copy of the current weights and keep the endpoint; nothing of it when asked to end."""
+        """Decay a copy of the current weights and keep the endpoint; keep nothing when asked to end."""
         trainer, branch = self.trainer, self.branches + 1
         before = trainer.network.copy()
         logged = len(trainer.rows)
@@ -85,30 +84,27 @@ def train(run: Run, name: str, save_interval: int) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = launch.parser(MODULE, __doc__)
-    parser.add_argument("--stable", nargs="+", required=True, help="shards of the stable stream, in order")
-    parser.add_argument("--decay", nargs="+", required=True, help="shards of the decay stream, in order")
-    parser.add_argument("--models", type=Path, nargs="+", required=True, help="one model for each branch, in order")
-    parser.add_argument("--log", type=Path, required=True, help="the training log (Parquet)")
-    told = parser.parse_args(argv)
-
-    spec = json.loads(told.spec)
-    inputs = [*told.stable, *told.decay]
-    with launch.settled(spec), launch.state_folder(told.state, launch.identity(spec, MODULE, inputs)) as folder:
-        trainer = Trainer(spec)
+    job = read_job(MODULE, __doc__, argv, RunSettings, ["stable*", "decay*"], ["models*", "log"], launch.Options)
+    options: launch.Options = job.options
+    recipe, stable, decay = job.settings.training, job.paths("stable"), job.paths("decay")
+    with (
+        launch.settled(recipe),
+        launch.state_folder(options.state, launch.identity(job, [*stable, *decay])) as folder,
+    ):
+        trainer = Trainer(job.settings)
         launch.stop_on_signals(trainer)
-        run = Run(trainer, told.stable, told.decay, folder)
-        recipe = trainer.settings
-        launch.watch(trainer, told, recipe.steps + len(recipe.branch_steps) * recipe.decay_steps)
-        train(run, told.state.name, told.save_interval)
+        run = Run(trainer, stable, decay, folder)
+        launch.watch(trainer, options, recipe.steps + len(recipe.branch_steps) * recipe.decay_steps)
+        train(run, options.name, options.save_interval)
         trainer.network.finish()
-        first(functools.partial(_publish, run, told, spec, inputs))
+        first(functools.partial(_publish, run, job))
 
 
-def _publish(run: Run, told: argparse.Namespace, spec: dict[str, Any], inputs: Sequence[str]) -> None:
-    for branch, path in enumerate(told.models, start=1):
+def _publish(run: Run, job: Job[RunSettings]) -> None:
+    for branch, path in enumerate(job.paths("models"), start=1):
         launch.publish(run.folder / f"branch-{branch}.safetensors", path)
-    write_table(table(run.trainer.rows, LOG), told.log, origin(spec, inputs))
+    inputs = [*job.paths("stable"), *job.paths("decay")]
+    write_table(table(run.trainer.rows, LOG), job.path("log"), origin(job.spec, inputs))
     resume.clear(run.folder)
 
 

@@ -82,7 +82,7 @@ def gpu_bytes(study: GridStudy, run: Run) -> int:
     contexts, whose residual stream is float32."""
     recipe, context = run.training, study.config["corpus"]["context"]
     state = -(-STATE * all_params(run.model) // recipe.processes)
-    gathered = sharding.held_bytes(run.model, recipe.expert_parallel) if recipe.spread else 0
+    gathered = sharding.held_bytes(run.model, recipe.expert_parallel) if recipe.distributed else 0
     kept = 2 * recipe.micro_batch * context * activation_bytes(run.model, checkpointing=recipe.activation_checkpointing)
     return state + gathered + kept + LOGIT_ROWS * logit_bytes(run.model)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -55,4 +56,32 @@ def test_a_spec_that_does_not_fit_is_refused():
 def test_a_file_that_is_missing_or_unknown_ends_the_command(arguments, capsys):
     with pytest.raises(SystemExit):
         job(*arguments)
+    assert f"python -m {MODULE}" in capsys.readouterr().err
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    state: Path = dataclasses.field(metadata={"help": "a folder"})
+    save_interval: int = 50
+    perf: Path | None = None
+    stream: str = dataclasses.field(default="stable", metadata={"choices": ("stable", "decay")})
+
+
+def with_options(*arguments: str):
+    return read_job(MODULE, "Do it.", ["--out", "x", *arguments], Settings, [], ["out"], Options).options
+
+
+def test_options_are_read_as_their_fields_say():
+    assert with_options("--state", "folder") == Options(Path("folder"))
+    every = ("--state", "folder", "--save-interval", "3", "--perf", "lines", "--stream", "decay")
+    assert with_options(*every) == Options(Path("folder"), 3, Path("lines"), "decay")
+    assert job("--losses", "x", "--out", "y").options is None
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--state", "x", "--save-interval", "often"], ["--state", "x", "--stream", "heldout"]]
+)
+def test_an_option_that_is_missing_or_of_another_kind_ends_the_command(arguments, capsys):
+    with pytest.raises(SystemExit):
+        with_options(*arguments)
     assert f"python -m {MODULE}" in capsys.readouterr().err

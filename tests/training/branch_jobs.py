@@ -1,4 +1,4 @@
-"""A run whose stable phase and decays are jobs of their own, in a folder of its own."""
+"""A run with one job per branch (training.jobs: branch), in a folder of its own."""
 
 import json
 import subprocess
@@ -24,10 +24,10 @@ def at_step(count: int, act: Callable[[Trainer], None]) -> Iterator[list[int]]:
     def update(self: Trainer, *arguments: Any) -> None:
         steps[0] += 1
         now = steps[0] == count
-        if now and act is ask_to_end:
+        if now and act is request_stop:
             act(self)
         plain(self, *arguments)
-        if now and act is not ask_to_end:
+        if now and act is not request_stop:
             act(self)
 
     Trainer._update = update  # type: ignore[method-assign]
@@ -41,12 +41,12 @@ def kill(trainer: Trainer) -> None:
     raise Killed
 
 
-def ask_to_end(trainer: Trainer) -> None:
+def request_stop(trainer: Trainer) -> None:
     """As the handler of SIGTERM does, in the middle of a step."""
-    trainer.asked = True
+    trainer.stop_requested = True
 
 
-class Apart:
+class BranchJobs:
     """The jobs of one run, as the workflow calls them."""
 
     def __init__(self, folder: Path, shards: dict[str, list[str]], spec: dict[str, Any]) -> None:
@@ -68,8 +68,8 @@ class Apart:
         ]  # fmt: skip
 
     def decay_arguments(self, branch: int) -> list[str]:
-        leaves = self.branches[branch - 1]
-        spec = {**self.spec, "training": {**self.spec["training"], "steps": leaves, "branch_steps": [leaves]}}
+        branch_step = self.branches[branch - 1]
+        spec = {**self.spec, "training": {**self.spec["training"], "steps": branch_step, "branch_steps": [branch_step]}}
         return [
             "--spec", json.dumps({**spec, "branch": branch}),
             "--checkpoint", str(self.folder / f"stable-{branch}.safetensors"), "--decay", *self.shards["decay"],

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from smelt.spec import load
+from smelt.training.settings import RunSettings
 from smelt.training.steps.data import Batch
 from smelt.training.steps.schedule import stable_rate
 from smelt.training.steps.step import train_step
@@ -48,7 +50,8 @@ def text(step: int, seed: int = 0) -> Batch:
 
 def losses(model: dict[str, Any], **recipe: Any) -> dict[str, list[float]]:
     """COLUMNS of the log, one value a step."""
-    trainer = Trainer({"run": "golden", "context": CONTEXT, "model": model, "training": {**RECIPE, **recipe}})
+    run = {"run": "golden", "context": CONTEXT, "model": model, "training": {**RECIPE, **recipe}}
+    trainer = Trainer(load(RunSettings, run))
     rows = []
     for step in range(STEPS):
         rate = stable_rate(step, trainer.settings)

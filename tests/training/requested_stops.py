@@ -1,15 +1,15 @@
-"""A run in which process 1 alone is asked to end in the first step; each process tells with what status it leaves."""
+"""A run in which process 1 alone is asked to stop in the first step; each process prints its exit status."""
 
 import os
 import sys
 
 from smelt.training import train
-from tests.training.branch_jobs import ask_to_end, at_step
+from tests.training.branch_jobs import at_step, request_stop
 
 if __name__ == "__main__":
     try:
-        with at_step(1, ask_to_end if int(os.environ["RANK"]) else lambda trainer: None):
+        with at_step(1, request_stop if int(os.environ["RANK"]) else lambda trainer: None):
             train.main(sys.argv[1:])
-    except SystemExit as left:
-        print(f"{os.environ['RANK']}:{left.code}", flush=True)
+    except SystemExit as exit:
+        print(f"{os.environ['RANK']}:{exit.code}", flush=True)
         raise

@@ -13,9 +13,11 @@ from safetensors.torch import load_file
 
 from smelt.artifacts import read_provenance
 from smelt.errors import UserError
+from smelt.spec import load
 from smelt.training.launch import STOPPED
 from smelt.training.saves import resume
-from smelt.training.steps.data import Stream
+from smelt.training.settings import RunSettings
+from smelt.training.steps.data import ContextStream
 from smelt.training.trainer import Trainer
 from tests.training.conftest import CONTEXT, SPEC
 
@@ -66,9 +68,9 @@ def test_a_longer_run_starts_as_the_shorter_one(whole, job):
 
 
 def test_the_seed_changes_weights_and_order_but_not_what_is_read(shards):
-    trainers = [Trainer({**SPEC, "training": {**SPEC["training"], "seed": seed}}) for seed in (0, 1)]
+    trainers = [Trainer(load(RunSettings, {**SPEC, "training": {**SPEC["training"], "seed": seed}})) for seed in (0, 1)]
     assert not torch.equal(*(trainer.network.model.embedding for trainer in trainers))
-    streams = [Stream(shards["stable"], trainer.settings.seed) for trainer in trainers]
+    streams = [ContextStream(shards["stable"], trainer.settings.seed) for trainer in trainers]
     first, second = ([tuple(stream.batch(step, 1).tokens.tolist()) for step in range(8)] for stream in streams)
     assert first != second
     assert set(first) == set(second)

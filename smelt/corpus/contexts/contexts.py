@@ -101,7 +101,7 @@ def pieces_of(rows: Sequence[dict], tokens: Sequence[np.ndarray], context: int) 
             start += length
 
 
-class Stream:
+class DocumentStream:
     """One stream of documents.parquet, of which only the row groups that are asked for are read."""
 
     COLUMNS = ("position", "id", "source", "category", "bytes", "text")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from smelt.artifacts import provenance, write_table
-from smelt.corpus.contexts.contexts import Piece, Stream, contexts_table, pieces_of
+from smelt.corpus.contexts.contexts import DocumentStream, Piece, contexts_table, pieces_of
 from smelt.corpus.contexts.packing import best_fit
 from smelt.corpus.contexts.tokenizer import encode, load_tokenizer
 from smelt.errors import UserError, command
@@ -33,7 +33,7 @@ class Settings:
 
 OVERSHOOT = 0.25  # of the tokens asked for, that one document may bring in excess
 
-SingleProcess = list[Piece]  # the pieces of one document
+DocumentPieces = list[Piece]  # the pieces of one document
 
 
 def bucket(tokens: int) -> int:
@@ -41,13 +41,13 @@ def bucket(tokens: int) -> int:
     return sum(tokens > bound for bound in BUCKETS)
 
 
-def choose(documents: Sequence[SingleProcess], settings: Settings) -> list[SingleProcess]:
+def choose(documents: Sequence[DocumentPieces], settings: Settings) -> list[DocumentPieces]:
     """The sample, in the order of the documents' hashes."""
     ordered = sorted(documents, key=lambda whole: whole[0].id)
-    sources: dict[str, list[SingleProcess]] = {}
+    sources: dict[str, list[DocumentPieces]] = {}
     for whole in ordered:
         sources.setdefault(whole[0].source, []).append(whole)
-    chosen: dict[str, SingleProcess] = {}
+    chosen: dict[str, DocumentPieces] = {}
     for source in sorted(sources):
         for whole in _of_source(source, sources[source], settings.heldout_tokens):
             chosen[whole[0].id] = whole
@@ -60,7 +60,7 @@ def choose(documents: Sequence[SingleProcess], settings: Settings) -> list[Singl
     return [chosen[identity] for identity in sorted(chosen)]
 
 
-def _of_source(source: str, documents: Sequence[SingleProcess], enough: int) -> list[SingleProcess]:
+def _of_source(source: str, documents: Sequence[DocumentPieces], enough: int) -> list[DocumentPieces]:
     """Documents of a source, whole ones before cut ones, in order, until they have `enough` tokens.
 
     A document that would overshoot by more than `OVERSHOOT` is passed over, as evaluation's time goes with
@@ -73,8 +73,8 @@ def _of_source(source: str, documents: Sequence[SingleProcess], enough: int) -> 
             f" corpus.heldout_tokens ({enough}); raise corpus.megabytes or corpus.heldout_share, or lower"
             " corpus.heldout_tokens"
         )
-    taken: list[SingleProcess] = []
-    passed: list[SingleProcess] = []
+    taken: list[DocumentPieces] = []
+    passed: list[DocumentPieces] = []
     tokens = 0
     for whole in documents:
         if tokens >= enough:
@@ -101,7 +101,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args(argv)
     settings = load(Settings, arguments.spec)
-    stream = Stream(arguments.documents, "heldout")
+    stream = DocumentStream(arguments.documents, "heldout")
     rows = stream.read(range(stream.length))
     tokens = encode(load_tokenizer(arguments.tokenizer), [row["text"] for row in rows])
     documents = [list(pieces_of([row], [ids], settings.context)) for row, ids in zip(rows, tokens, strict=True)]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from smelt.artifacts import provenance, read_provenance, write_table
-from smelt.corpus.contexts.contexts import Piece, Stream, contexts_table, pieces_of
+from smelt.corpus.contexts.contexts import DocumentStream, Piece, contexts_table, pieces_of
 from smelt.corpus.contexts.packing import best_fit
 from smelt.corpus.contexts.tokenizer import encode, load_tokenizer
 from smelt.errors import UserError, command
@@ -40,7 +40,7 @@ class Window:
     bytes_per_token: float
 
 
-def read_window(stream: Stream, encoder: "Encoder", state: dict, enough: int) -> Window:
+def read_window(stream: DocumentStream, encoder: "Encoder", state: dict, enough: int) -> Window:
     """Pieces of at least `enough` tokens (BOS included), or of all that the stream still has."""
     carried = {(position, number) for position, number in state["carry"]}
     positions = sorted({position for position, _ in carried})
@@ -67,7 +67,7 @@ class Encoder:
         self._context = context
         self._bytes = self._tokens = 0
 
-    def pieces(self, stream: Stream, positions: Sequence[int]) -> list[Piece]:
+    def pieces(self, stream: DocumentStream, positions: Sequence[int]) -> list[Piece]:
         if not positions:
             return []
         rows = stream.read(positions)
@@ -121,7 +121,7 @@ def main(argv: Sequence[str]) -> None:
         if len(arguments.previous) != 1:
             raise UserError(f"shard {arguments.shard} needs --previous, the shard before it")
         state = read_provenance(arguments.previous[0])["state"]
-    stream = Stream(arguments.documents, arguments.stream)
+    stream = DocumentStream(arguments.documents, arguments.stream)
     size = settings.shard_contexts * settings.context
     encoder = Encoder(arguments.tokenizer, settings.context)
     window = read_window(stream, encoder, state, size + max(settings.context, size // SLACK))

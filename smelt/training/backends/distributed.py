@@ -22,7 +22,7 @@ from smelt.training.processes import first, world
 from smelt.training.saves import checkpoint, resume, tensor_file
 from smelt.training.saves.sharded import Saves, tensors
 from smelt.training.settings import TrainingSettings
-from smelt.training.steps.data import Stream
+from smelt.training.steps.data import ContextStream
 from smelt.training.steps.step import optimizer
 
 
@@ -38,7 +38,7 @@ class Distributed:
         self.adamw = optimizer(self.model, settings)
         self.saves: Saves | None = None
 
-    def step(self, stream: Stream, index: int, rate: float, steps: int) -> dict[str, Any]:
+    def step(self, stream: ContextStream, index: int, rate: float, steps: int) -> dict[str, Any]:
         batches = micro_batches(stream, index, self.settings.batch_contexts, self.settings.micro_batch)
         return global_step(self.model, self.adamw, batches, rate, self.settings, self.kernels)
 

@@ -20,7 +20,7 @@ from torch.optim import AdamW
 from smelt.model.transformer import Output, Transformer, next_token_loss
 from smelt.training.processes import rank, summed, world
 from smelt.training.settings import TrainingSettings
-from smelt.training.steps.data import Batch, Stream
+from smelt.training.steps.data import Batch, ContextStream
 from smelt.training.steps.step import applied
 
 
@@ -54,7 +54,7 @@ class Cpu:
         return next_token_loss(model, output.hidden, ready.tokens, ready.lengths).sum()
 
 
-def micro_batches(stream: Stream, step: int, contexts: int, size: int) -> list[Batch]:
+def micro_batches(stream: ContextStream, step: int, contexts: int, size: int) -> list[Batch]:
     """This process's micro-batches, of `size` contexts each, of step `step` (from 0), which reads `contexts`."""
     count = contexts // size
     return [stream.batch(step * count + number, size) for number in range(rank(), count, world())]

@@ -17,7 +17,7 @@ from smelt.model.gpu_attention import Packed, packed, to_device
 from smelt.model.gpu_loss import summed_loss, targets
 from smelt.model.transformer import Output, Transformer
 from smelt.training.settings import TrainingSettings
-from smelt.training.steps.data import Batch, Stream
+from smelt.training.steps.data import Batch, ContextStream
 from smelt.training.steps.step import descend
 
 # cuBLAS has the same sums again only with workspaces of its own; it reads this when it starts.
@@ -73,20 +73,20 @@ class Feed:
     def __init__(self, kernels: Device, contexts: int) -> None:
         self.kernels = kernels
         self.contexts = contexts  # of a batch
-        self.ahead: tuple[Stream, int, Ready] | None = None
+        self.ahead: tuple[ContextStream, int, Ready] | None = None
 
-    def take(self, stream: Stream, index: int) -> Ready:
+    def take(self, stream: ContextStream, index: int) -> Ready:
         """Batch `index` of `stream`."""
         ahead, self.ahead = self.ahead, None
         if ahead is not None and ahead[0] is stream and ahead[1] == index:
             return ahead[2]
         return self._ready(stream, index)
 
-    def prepare(self, stream: Stream, index: int) -> None:
+    def prepare(self, stream: ContextStream, index: int) -> None:
         """Send batch `index` of `stream` to the device without waiting for it."""
         self.ahead = (stream, index, self._ready(stream, index))
 
-    def _ready(self, stream: Stream, index: int) -> Ready:
+    def _ready(self, stream: ContextStream, index: int) -> Ready:
         return self.kernels.ready(stream.batch(index, self.contexts))
 
 
@@ -94,7 +94,7 @@ def gpu_step(
     model: Transformer,
     adamw: AdamW,
     feed: Feed,
-    stream: Stream,
+    stream: ContextStream,
     index: int,
     following: int | None,
     rate: float,

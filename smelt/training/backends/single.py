@@ -13,7 +13,7 @@ from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer, initialise
 from smelt.training.saves import checkpoint, resume, tensor_file
 from smelt.training.settings import TrainingSettings
-from smelt.training.steps.data import Stream
+from smelt.training.steps.data import ContextStream
 from smelt.training.steps.step import optimizer, train_step
 
 
@@ -47,7 +47,7 @@ class SingleProcess:
             self.model.to(self.feed.kernels.device)
         self.adamw = optimizer(self.model, settings)
 
-    def step(self, stream: Stream, index: int, rate: float, steps: int) -> dict[str, Any]:
+    def step(self, stream: ContextStream, index: int, rate: float, steps: int) -> dict[str, Any]:
         """A step on batch `index` of the stream, which gives `steps` in all."""
         if self.feed is None:
             batch = stream.batch(index, self.settings.batch_contexts)

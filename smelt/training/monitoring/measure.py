@@ -25,7 +25,7 @@ from smelt.model.decode import Cache, extend, for_decoding, greedy
 from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer, initialise
 from smelt.training.settings import TrainingSettings
-from smelt.training.steps.data import Batch, Stream
+from smelt.training.steps.data import Batch, ContextStream
 from smelt.training.steps.step import optimizer, train_step
 
 RATE = 1e-3  # learning rate of the timed steps; it decides no cost
@@ -55,7 +55,7 @@ class Text:
     def batches(self, vocabulary: int, count: int) -> list[Batch]:
         """The first `count` batches; a short shard is read again from its start."""
         if self.shard is not None:
-            stream = Stream([self.shard], 0)
+            stream = ContextStream([self.shard], 0)
             available = stream.each // self.batch_contexts
             return [stream.batch(index % available, self.batch_contexts) for index in range(count)]
         generator = torch.Generator().manual_seed(0)

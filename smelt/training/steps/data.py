@@ -7,6 +7,7 @@ seeds differ in the order of text, while a run still reads the same shards as it
 
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,13 +25,13 @@ class Batch(NamedTuple):
     lengths: list[int]  # of the segments, BOS included; they add up to T
 
 
-class Stream:
+class ContextStream:
     """The packed contexts of a stream's shards, in the order in which a seed reads them.
 
     Holds the shards of the last batch alone: a long run reads more text than a machine remembers.
     """
 
-    def __init__(self, shards: Sequence[str], seed: int) -> None:
+    def __init__(self, shards: Sequence[str | Path], seed: int) -> None:
         self.shards = list(shards)
         self.seed = seed
         self._held: dict[int, list[tuple[np.ndarray, list[int]]]] = {}

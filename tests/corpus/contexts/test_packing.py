@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from smelt.artifacts import read_provenance
 from smelt.corpus.contexts import shard
-from smelt.corpus.contexts.contexts import Piece, Stream
+from smelt.corpus.contexts.contexts import DocumentStream, Piece
 from smelt.corpus.contexts.packing import best_fit, cut, fill_rows
 from smelt.corpus.contexts.shard import Settings, choose_rows
 from smelt.corpus.contexts.tokenizer import load_tokenizer, token_type
@@ -101,7 +101,7 @@ def test_shards_hold_each_document_once_and_whole(built):
             pieces[document][piece] = tokens
             assert is_cut or len(tokenizer.encode(texts[document]).ids) == len(tokens)
     state = read_provenance(paths[-1])["state"]
-    stream = Stream(built.path("documents.parquet"), "stable")
+    stream = DocumentStream(built.path("documents.parquet"), "stable")
     carried = {(stream.read([position])[0]["id"], piece) for position, piece in state["carry"]}
     assert len(pieces) > 40
     for document, parts in pieces.items():
@@ -142,7 +142,7 @@ def test_too_little_text_says_by_how_much(built):
     with pytest.raises(UserError) as caught:
         written.extend(shards)
     message = str(caught.value)
-    stream = Stream(built.path("documents.parquet"), "decay")
+    stream = DocumentStream(built.path("documents.parquet"), "decay")
     tokenizer = Tokenizer.from_file(str(built.path("tokenizer.json")))
     total = sum(
         sum(piece + 1 for piece in cut(len(tokenizer.encode(row["text"]).ids), CONTEXT))

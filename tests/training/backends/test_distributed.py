@@ -33,7 +33,7 @@ from smelt.training.saves import sharded, tensor_file
 from smelt.training.settings import TrainingSettings
 from smelt.training.steps.step import optimizer, train_step
 from tests.training import spawn_ranks
-from tests.training.branch_jobs import Apart, Killed, ask_to_end, at_step, kill
+from tests.training.branch_jobs import BranchJobs, Killed, at_step, kill, request_stop
 from tests.training.conftest import SPEC, Job, write_shard
 
 # Relative, of losses and of gradients.
@@ -215,28 +215,28 @@ def torchrun(count: int, module: str, arguments: list[str]) -> list[str]:
     return [*command, "-m", "--", f"smelt.training.{module}", *arguments]
 
 
-def parts(folder: Path, streams, **training) -> Apart:
-    return Apart(folder, streams, job(folder.with_name(folder.name + "-spec"), streams, **training).spec)
+def parts(folder: Path, streams, **training) -> BranchJobs:
+    return BranchJobs(folder, streams, job(folder.with_name(folder.name + "-spec"), streams, **training).spec)
 
 
 def test_both_forms_are_the_same_bytes(tmp_path, streams):
     """In micro-batches; how a job is stopped changes none either."""
     whole = job(tmp_path / "whole", streams, micro_batch_contexts=2)
     whole.run()
-    apart = parts(tmp_path / "apart", streams, micro_batch_contexts=2)
-    with at_step(2, ask_to_end), pytest.raises(SystemExit):  # in the step that reaches the first branch
-        apart.stable()
+    branch_jobs = parts(tmp_path / "branch_jobs", streams, micro_batch_contexts=2)
+    with at_step(2, request_stop), pytest.raises(SystemExit):  # in the step that reaches the first branch
+        branch_jobs.stable()
     with at_step(2, kill), pytest.raises(Killed):
-        apart.stable()
-    apart.stable()
-    with at_step(1, ask_to_end), pytest.raises(SystemExit):
-        apart.decay(1)
+        branch_jobs.stable()
+    branch_jobs.stable()
+    with at_step(1, request_stop), pytest.raises(SystemExit):
+        branch_jobs.decay(1)
     with at_step(0, kill) as taken:
-        apart.decay(1)
+        branch_jobs.decay(1)
     assert taken == [1]  # what was saved is not taken again
-    apart.decay(2)
-    apart.join()
-    assert apart.outputs() == {name: whole.outputs()[name] for name in apart.outputs()}
+    branch_jobs.decay(2)
+    branch_jobs.join()
+    assert branch_jobs.outputs() == {name: whole.outputs()[name] for name in branch_jobs.outputs()}
 
 
 @pytest.mark.slow
@@ -244,17 +244,17 @@ def test_both_forms_are_the_same_bytes_on_two_processes(tmp_path, streams):
     recipe = {"processes": 2, "micro_batch_contexts": 1, "expert_parallel": True}
     whole = job(tmp_path / "whole", streams, **recipe)
     subprocess.run(torchrun(2, "train", whole.arguments), check=True)
-    apart = parts(tmp_path / "apart", streams, **recipe)
-    subprocess.run(torchrun(2, "stable", apart.stable_arguments()), check=True)
+    branch_jobs = parts(tmp_path / "branch_jobs", streams, **recipe)
+    subprocess.run(torchrun(2, "stable", branch_jobs.stable_arguments()), check=True)
     for branch in (1, 2):
-        subprocess.run(torchrun(2, "decay", apart.decay_arguments(branch)), check=True)
-    apart.join()
-    assert apart.outputs() == {name: whole.outputs()[name] for name in apart.outputs()}
+        subprocess.run(torchrun(2, "decay", branch_jobs.decay_arguments(branch)), check=True)
+    branch_jobs.join()
+    assert branch_jobs.outputs() == {name: whole.outputs()[name] for name in branch_jobs.outputs()}
     # A checkpoint is the file of one process: one decays it, to the same but for the order of sums.
     one = parts(tmp_path / "one", streams)
-    one.folder.joinpath("stable-1.safetensors").hardlink_to(apart.folder / "stable-1.safetensors")
+    one.folder.joinpath("stable-1.safetensors").hardlink_to(branch_jobs.folder / "stable-1.safetensors")
     one.decay(1)
-    mine, its = (load_file(run.folder / "branch-1.safetensors") for run in (one, apart))
+    mine, its = (load_file(run.folder / "branch-1.safetensors") for run in (one, branch_jobs))
     for name, weight in mine.items():
         torch.testing.assert_close(weight, its[name], rtol=0, atol=3e-5)
 
@@ -262,7 +262,7 @@ def test_both_forms_are_the_same_bytes_on_two_processes(tmp_path, streams):
 @pytest.mark.slow
 def test_a_save_stands_until_the_next_one_does(tmp_path, streams, monkeypatch):
     run = job(tmp_path / "run", streams, micro_batch_contexts=2)
-    with at_step(3, ask_to_end), pytest.raises(SystemExit):
+    with at_step(3, request_stop), pytest.raises(SystemExit):
         run.run()
     (before,) = run.state.glob("*/saved-*")
 
@@ -270,7 +270,7 @@ def test_a_save_stands_until_the_next_one_does(tmp_path, streams, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device", str(target))
 
     monkeypatch.setattr(sharded.os, "replace", fails)
-    with at_step(2, ask_to_end), pytest.raises(OSError, match="No space left"):
+    with at_step(2, request_stop), pytest.raises(OSError, match="No space left"):
         run.run()
     monkeypatch.undo()
     assert list(run.state.glob("*/saved-*")) == [before]
@@ -309,7 +309,7 @@ def test_a_save_is_of_the_step_at_which_it_began(tmp_path, streams, monkeypatch)
 
 
 @pytest.mark.slow
-def test_all_processes_leave_at_the_step_in_which_one_is_asked_to(tmp_path, streams):
+def test_all_processes_stop_at_the_step_in_which_one_is_asked_to(tmp_path, streams):
     run = job(tmp_path / "run", streams, micro_batch_contexts=1, processes=2)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
     command += ["tests.training.requested_stops", *run.arguments]
@@ -330,8 +330,8 @@ def test_a_missing_gpu_is_one_clear_error(tmp_path, streams):
 @pytest.mark.slow
 def test_a_full_disk_is_one_clear_error(tmp_path, streams):
     """With room for a model and not for a state."""
-    apart = parts(tmp_path / "run", streams, micro_batch_contexts=2)
-    result = apart.command("stable", apart.stable_arguments(), limit=40)
+    branch_jobs = parts(tmp_path / "run", streams, micro_batch_contexts=2)
+    result = branch_jobs.command("stable", branch_jobs.stable_arguments(), limit=40)
     assert result.returncode == 1
     assert "error: the disk is full" in result.stderr
     assert "Traceback" not in result.stderr
@@ -341,7 +341,7 @@ def test_a_full_disk_is_one_clear_error(tmp_path, streams):
 def test_saves_of_the_other_kind_are_not_trained_over(tmp_path, streams):
     several, one = job(tmp_path / "several", streams, micro_batch_contexts=2), job(tmp_path / "one", streams)
     for run, made in ((several, "checkpoint.pt"), (one, "saved-000000001")):
-        with at_step(1, ask_to_end), pytest.raises(SystemExit):
+        with at_step(1, request_stop), pytest.raises(SystemExit):
             run.run()
         (folder,) = (path for path in run.state.iterdir() if path.is_dir())
         (folder / made).mkdir()
@@ -351,7 +351,7 @@ def test_saves_of_the_other_kind_are_not_trained_over(tmp_path, streams):
 
 def test_an_endpoint_that_is_not_whole_is_not_published(tmp_path, streams):
     run = job(tmp_path / "run", streams)
-    with at_step(6, ask_to_end), pytest.raises(SystemExit):  # behind the first branch
+    with at_step(6, request_stop), pytest.raises(SystemExit):  # behind the first branch
         run.run()
     (endpoint,) = run.state.glob("*/branch-1.safetensors")
     endpoint.write_bytes(endpoint.read_bytes()[:-1])

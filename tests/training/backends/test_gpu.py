@@ -11,7 +11,7 @@ from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer, initialise
 from smelt.training.backends.gpu import Device, Feed, gpu_step, prepare
 from smelt.training.settings import TrainingSettings
-from smelt.training.steps.data import Stream
+from smelt.training.steps.data import ContextStream
 from smelt.training.steps.step import optimizer, train_step
 
 SHAPE = ModelSettings(
@@ -33,9 +33,9 @@ def trained(step) -> tuple[list[dict], Transformer]:
 
 def test_steps_agree_with_the_cpu_s(shards):
     def plain(model, adamw, index):
-        return train_step(model, adamw, Stream(shards["stable"], 0).batch(index, 1), 0.01, RECIPE)
+        return train_step(model, adamw, ContextStream(shards["stable"], 0).batch(index, 1), 0.01, RECIPE)
 
-    stream, feed = Stream(shards["stable"], 0), Feed(KERNELS, 1)
+    stream, feed = ContextStream(shards["stable"], 0), Feed(KERNELS, 1)
 
     def ours(model, adamw, index):
         gpu.install(model, KERNELS.execution)
@@ -52,7 +52,7 @@ def test_steps_agree_with_the_cpu_s(shards):
 
 
 def test_a_batch_made_ahead_is_the_one_that_is_taken(shards):
-    stream, feed = Stream(shards["stable"], 0), Feed(KERNELS, 1)
+    stream, feed = ContextStream(shards["stable"], 0), Feed(KERNELS, 1)
     feed.prepare(stream, 1)
     assert feed.ahead is not None
     made = feed.ahead[2]
@@ -82,7 +82,7 @@ def test_steps_on_a_gpu_give_the_same_bits_again(shards):
     try:
         for _ in range(2):
             kernels = Device(prepare(settings), settings)
-            stream, feed = Stream(shards["stable"], 0), Feed(kernels, 1)
+            stream, feed = ContextStream(shards["stable"], 0), Feed(kernels, 1)
             model = Transformer(SHAPE)
             initialise(model, 0)
             gpu.install(model, kernels.execution)
