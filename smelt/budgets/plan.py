@@ -4,11 +4,8 @@ Reads no file: networks, recipes and the size of the text stand in the spec. A r
 phase and of each of its decays, and is charged F and the LM head for all of them; its last endpoint has seen the
 stable phase and one decay. The total row adds up what adds up, counts the corpus once, and has of a GPU's memory
 and of the GPUs that a run needs the largest. Warnings go to stderr and into the column `reason`.
-
-  python -m smelt.budgets.plan --spec JSON --csv FILE --parquet FILE
 """
 
-import argparse
 import dataclasses
 import math
 import sys
@@ -17,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from smelt.artifacts import provenance, table, write_csv, write_table
+from smelt import tables
 from smelt.budgets import memory, sharding
 from smelt.budgets.ledger import budget
 from smelt.budgets.plan_columns import LARGEST, PLAN, SUMMED
 from smelt.errors import UserError, command
+from smelt.job import read_job
 from smelt.model.settings import ModelSettings
-from smelt.spec import load
 
 HOUR = 3600  # seconds
 MEGABYTE = 10**6  # bytes
@@ -31,11 +28,31 @@ TOTAL = "total"  # in place of an architecture
 
 
 @dataclasses.dataclass(frozen=True)
+class Training:
+    """One network and its recipe, and the runs that train it so."""
+
+    architecture: str
+    scale: str
+    sparsity: str
+    model: ModelSettings
+    seeds: tuple[tuple[str, int], ...]  # id of each run, and its seed
+    batch_contexts: int
+    steps: int
+    branch_steps: tuple[int, ...]
+    decay_steps: int
+
+    @property
+    def contexts(self) -> dict[str, int]:
+        """Contexts that it reads of each stream; all decays read the same."""
+        return {"stable": self.steps * self.batch_contexts, "decay": self.decay_steps * self.batch_contexts}
+
+
+@dataclasses.dataclass(frozen=True)
 class Settings:
     """The runs, the text and the machine; see `plan` and `corpus` in config/schema.yaml."""
 
     attention_keys: float  # keys charged to a query
-    runs: tuple[dict[str, Any], ...]  # each as `Training`
+    runs: tuple[Training, ...]
     context: int = 4096
     shard_contexts: int = 32
     heldout_share: float = 0.05
@@ -50,32 +67,11 @@ class Settings:
     branch_jobs: bool = False  # whether a checkpoint is kept for each decay
 
 
-@dataclasses.dataclass(frozen=True)
-class Training:
-    """One network and its recipe, and the runs that train it so."""
-
-    architecture: str
-    scale: str
-    sparsity: str
-    model: dict[str, Any]
-    seeds: tuple[list[Any], ...]  # [id of the run, its seed]
-    batch_contexts: int
-    steps: int
-    branch_steps: tuple[int, ...]
-    decay_steps: int
-
-    @property
-    def contexts(self) -> dict[str, int]:
-        """Contexts that it reads of each stream; all decays read the same."""
-        return {"stable": self.steps * self.batch_contexts, "decay": self.decay_steps * self.batch_contexts}
-
-
 def plan_rows(settings: Settings) -> list[dict[str, Any]]:
     """A row for each run, in the order of the spec, and the total. Raises UserError without runs."""
-    trainings = [load(Training, run) for run in settings.runs]
-    if not trainings:
+    if not settings.runs:
         raise UserError("plan: the study trains no run; take entries out of grid.exclude")
-    rows = [row for training in trainings for row in _rows(training, settings)]
+    rows = [row for training in settings.runs for row in _rows(training, settings)]
     longest = needed_contexts(settings)
     reasons = [*_shortages(longest, settings), *_unfit(rows, settings), *_unknown(longest, settings)]
     total = dict.fromkeys(PLAN.names) | {
@@ -98,13 +94,13 @@ def warnings(settings: Settings) -> list[str]:
 
 def needed_contexts(settings: Settings) -> dict[str, int]:
     """Contexts of each stream that the longest runs read."""
-    each = [load(Training, run).contexts for run in settings.runs]
+    each = [run.contexts for run in settings.runs]
     return {stream: max(contexts[stream] for contexts in each) for stream in ("stable", "decay")}
 
 
 def _rows(training: Training, settings: Settings) -> list[dict[str, Any]]:
     """One row for each seed."""
-    model = load(ModelSettings, training.model)
+    model = training.model
     size = training.batch_contexts * settings.context  # tokens a step
     row = {
         "architecture": training.architecture,
@@ -186,7 +182,7 @@ def _storage(training: Training, model: ModelSettings, settings: Settings) -> di
 
 def _corpus(contexts: Mapping[str, int], settings: Settings) -> dict[str, int]:
     shards = sum(math.ceil(count / settings.shard_contexts) for count in contexts.values())
-    vocabulary = settings.runs[0]["model"]["vocabulary"]  # one tokenizer for all
+    vocabulary = settings.runs[0].model.vocabulary  # one tokenizer for all
     return {
         "corpus_tokens": sum(contexts.values()) * settings.context,
         "corpus_bytes": shards * settings.shard_contexts * settings.context * token_bytes(vocabulary),
@@ -254,17 +250,12 @@ def _largest(values: Sequence[Any]) -> Any:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--spec", required=True, help="canonical JSON of Settings")
-    parser.add_argument("--csv", required=True)
-    parser.add_argument("--parquet", required=True)
-    arguments = parser.parse_args(argv)
-    settings = load(Settings, arguments.spec)
-    data = table(plan_rows(settings), PLAN)
-    for line in warnings(settings):
+    job = read_job("smelt.budgets.plan", __doc__, argv, Settings, [], ["csv", "parquet"])
+    data = tables.from_rows(plan_rows(job.settings), PLAN)
+    for line in warnings(job.settings):
         print(f"warning: {line}", file=sys.stderr)
-    write_table(data, arguments.parquet, provenance("smelt.budgets.plan", dataclasses.asdict(settings)))
-    write_csv(data, arguments.csv)
+    job.write("parquet", tables.to_arrow(data, PLAN))
+    tables.write_csv(data, job.path("csv"))
 
 
 if __name__ == "__main__":

@@ -2,35 +2,22 @@
 
 Reads the geometries that the study resolved (they stand in the spec as values), writes budgets.parquet and
 budgets.csv for people and ledger.parquet with every part's share.
-
-  python -m smelt.budgets.table --spec JSON --out-parquet FILE --out-csv FILE --ledger FILE
 """
 
-import argparse
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from smelt.artifacts import field, provenance, table, write_csv, write_table
+from smelt import tables
+from smelt.artifacts import field, table
 from smelt.budgets import memory
 from smelt.budgets.ledger import BYTES_PER_VALUE, Budget, budget, kv_bytes_by_visit, sparsity
 from smelt.errors import UserError, command
+from smelt.job import read_job
 from smelt.model.execution import plan
 from smelt.model.settings import ModelSettings
-from smelt.spec import load
-
-
-@dataclasses.dataclass(frozen=True)
-class TableSettings:
-    """The runs whose budgets are written, and the conventions of the counts."""
-
-    attention_keys: float  # keys charged to a query
-    runs: tuple[dict[str, Any], ...]  # each as `RunSettings`
-    reference: str = "baseline"  # the architecture that ratios are taken against
-    bytes_per_value: int = BYTES_PER_VALUE
-    attention: str = "mean keys"  # what attention_keys is, as the tables say it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,10 +27,21 @@ class RunSettings:
     architecture: str
     scale: str
     sparsity: str  # label of the cell
-    model: dict[str, Any]
-    reference_control: dict[str, Any] | None = None  # fully active reference at this scale (F0, N0 of Eq. 1)
-    control: dict[str, Any] | None = None  # this architecture's own; the reference's own is reference_control
+    model: ModelSettings
+    reference_control: ModelSettings | None = None  # fully active reference at this scale (F0, N0 of Eq. 1)
+    control: ModelSettings | None = None  # this architecture's own; the reference's own is reference_control
     note: str | None = None  # what the study says of a pinned geometry
+
+
+@dataclasses.dataclass(frozen=True)
+class TableSettings:
+    """The runs whose budgets are written, and the conventions of the counts."""
+
+    attention_keys: float  # keys charged to a query
+    runs: tuple[RunSettings, ...]
+    reference: str = "baseline"  # the architecture that ratios are taken against
+    bytes_per_value: int = BYTES_PER_VALUE
+    attention: str = "mean keys"  # what attention_keys is, as the tables say it
 
 
 BUDGETS = pa.schema(
@@ -104,17 +102,16 @@ LEDGER = pa.schema(
 
 def budget_rows(settings: TableSettings) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Rows of the table of budgets and of the ledger, in the order of the runs."""
-    runs = [load(RunSettings, run) for run in settings.runs]
-    models = [load(ModelSettings, run.model) for run in runs]
-    budgets = [budget(model, settings.attention_keys, settings.bytes_per_value) for model in models]
+    runs = settings.runs
+    budgets = [budget(run.model, settings.attention_keys, settings.bytes_per_value) for run in runs]
     references = {
-        (run.scale, run.sparsity): found
-        for run, found in zip(runs, budgets, strict=True)
+        (run.scale, run.sparsity): cost
+        for run, cost in zip(runs, budgets, strict=True)
         if run.architecture == settings.reference
     }
     rows, ledger = [], []
     seen = set()
-    for run, model, found in zip(runs, models, budgets, strict=True):
+    for run, cost in zip(runs, budgets, strict=True):
         names = {"architecture": run.architecture, "scale": run.scale, "sparsity": run.sparsity}
         if tuple(names.values()) in seen:
             raise UserError(f"budgets: {run.architecture} {run.scale}-{run.sparsity} is listed twice")
@@ -122,27 +119,27 @@ def budget_rows(settings: TableSettings) -> tuple[list[dict[str, Any]], list[dic
         reference = references.get((run.scale, run.sparsity))
         rows.append(
             names
-            | _geometry(model)
-            | _budget_columns(run, found, reference, settings)
-            | _memory_columns(model, settings)
+            | _geometry(run.model)
+            | _budget_columns(run, cost, reference, settings)
+            | _memory_columns(run.model, settings)
         )
         ledger += [
             names
             | {"part": part.name, "params": part.params, "active_params": part.active_params}
             | {f"{way}_flops": float(getattr(part, f"{way}_flops")) for way in ("forward", "backward", "training")}
             | {"kv_bytes": part.kv_bytes, "counted": part.counted, "attention": settings.attention}
-            for part in found.parts
+            for part in cost.parts
         ]
     return rows, ledger
 
 
 def _geometry(model: ModelSettings) -> dict[str, Any]:
-    own = {column: getattr(model, column) for column in BUDGETS.names if hasattr(model, column)}
-    return own | {"executed_layers": len(plan(model))}
+    sizes = {column: getattr(model, column) for column in BUDGETS.names if hasattr(model, column)}
+    return sizes | {"executed_layers": len(plan(model))}
 
 
 def _budget_columns(
-    run: RunSettings, found: Budget, reference: Budget | None, settings: TableSettings
+    run: RunSettings, cost: Budget, reference: Budget | None, settings: TableSettings
 ) -> dict[str, Any]:
     own_control = run.reference_control if run.architecture == settings.reference else run.control
     reasons = [run.note] if run.note else []
@@ -153,16 +150,16 @@ def _budget_columns(
     if reference is None:
         reasons.append(f"ratios: {settings.reference} has no run at this cell")
     return {
-        "active_params": found.active_params,
-        "total_params": found.params,
-        "s_own": _sparsity(found, own_control, settings),
-        "s_baseline": _sparsity(found, run.reference_control, settings),
-        "flops_per_token": float(found.flops_per_token),
-        "flops_ratio": reference and found.flops_per_token / reference.flops_per_token,
-        "params_ratio": reference and found.params / reference.params,
-        "kv_bytes_per_token": found.kv_bytes_per_token,
-        "kv_ratio": reference and found.kv_bytes_per_token / reference.kv_bytes_per_token,
-        "head_flops_per_token": float(found.head_flops_per_token),
+        "active_params": cost.active_params,
+        "total_params": cost.params,
+        "s_own": _sparsity(cost, own_control, settings),
+        "s_baseline": _sparsity(cost, run.reference_control, settings),
+        "flops_per_token": float(cost.flops_per_token),
+        "flops_ratio": reference and cost.flops_per_token / reference.flops_per_token,
+        "params_ratio": reference and cost.params / reference.params,
+        "kv_bytes_per_token": cost.kv_bytes_per_token,
+        "kv_ratio": reference and cost.kv_bytes_per_token / reference.kv_bytes_per_token,
+        "head_flops_per_token": float(cost.head_flops_per_token),
         "attention_keys": float(settings.attention_keys),
         "reason": "; ".join(reasons) or None,
     }
@@ -182,27 +179,20 @@ def _memory_columns(model: ModelSettings, settings: TableSettings) -> dict[str, 
     }
 
 
-def _sparsity(found: Budget, control: Mapping[str, Any] | None, settings: TableSettings) -> float | None:
+def _sparsity(cost: Budget, control: ModelSettings | None, settings: TableSettings) -> float | None:
     if control is None:
         return None
-    full = budget(load(ModelSettings, dict(control)), settings.attention_keys, settings.bytes_per_value)
-    return sparsity(found.flops_per_token, found.params, full.flops_per_token, full.params)
+    full = budget(control, settings.attention_keys, settings.bytes_per_value)
+    return sparsity(cost.flops_per_token, cost.params, full.flops_per_token, full.params)
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--spec", required=True, help="canonical JSON of TableSettings")
-    parser.add_argument("--out-parquet", required=True)
-    parser.add_argument("--out-csv", required=True)
-    parser.add_argument("--ledger", required=True)
-    arguments = parser.parse_args(argv)
-    settings = load(TableSettings, arguments.spec)
-    rows, ledger = budget_rows(settings)
-    origin = provenance("smelt.budgets.table", dataclasses.asdict(settings))
-    data = table(rows, BUDGETS)
-    write_table(data, arguments.out_parquet, origin)
-    write_csv(data, arguments.out_csv)
-    write_table(table(ledger, LEDGER), arguments.ledger, origin)
+    job = read_job("smelt.budgets.table", __doc__, argv, TableSettings, [], ["out_parquet", "out_csv", "ledger"])
+    rows, ledger = budget_rows(job.settings)
+    data = tables.from_rows(rows, BUDGETS)
+    job.write("out_parquet", tables.to_arrow(data, BUDGETS))
+    tables.write_csv(data, job.path("out_csv"))
+    job.write("ledger", table(ledger, LEDGER))
 
 
 if __name__ == "__main__":

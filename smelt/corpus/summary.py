@@ -5,22 +5,22 @@ reads and the held-out sample; writes summary.parquet and streams.parquet, and b
 Warns where the mean number of keys that a query sees is not the number that the study charges for it.
 """
 
-import argparse
 import dataclasses
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
-from smelt.artifacts import field, provenance, read_table, table, write_csv, write_table
+from smelt import tables
+from smelt.artifacts import field, read_table, write_table
 from smelt.corpus.contexts.tokenizer import encode, load_tokenizer
 from smelt.corpus.documents.clean import REASONS
 from smelt.corpus.sources.registry import Source, read_sources
 from smelt.errors import command
-from smelt.spec import load
+from smelt.job import read_job
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ def stream_row(name: str, contexts: Sequence[pa.Table], charged: float) -> dict:
     """Facts of one stream."""
     rows = sum(part.num_rows for part in contexts)
     width = contexts[0]["tokens"].type.list_size
-    lengths = np.concatenate([part["segments"].combine_chunks().flatten().to_numpy() for part in contexts])
+    lengths = np.concatenate([_lengths(part) for part in contexts])
     causal, full = mean_keys(lengths)
     return {
         "stream": name,
@@ -90,98 +90,89 @@ def stream_row(name: str, contexts: Sequence[pa.Table], charged: float) -> dict:
     }
 
 
-def tokens_by_source(contexts: Sequence[pa.Table]) -> Counter[str]:
-    """Tokens of each source in packed contexts, without BOS."""
-    counts: Counter[str] = Counter()
-    for part in contexts:
-        sources = part["sources"].combine_chunks().flatten().to_pylist()
-        for source, length in zip(sources, part["segments"].combine_chunks().flatten().to_pylist(), strict=True):
-            counts[source] += length - 1
-    return counts
+def tokens_by_source(contexts: Sequence[pa.Table]) -> pd.Series:
+    """Tokens of each source in packed contexts, without BOS, by the name of the source."""
+    sources = [part["sources"].combine_chunks().flatten().to_pylist() for part in contexts]
+    segments = pd.DataFrame(
+        {"source": np.concatenate(sources), "tokens": np.concatenate([_lengths(part) - 1 for part in contexts])}
+    )
+    return segments.groupby("source")["tokens"].sum()
 
 
-def bytes_per_token(documents: pa.Table, tokenizer: Path) -> dict[str, float]:
-    """Measured on the first documents of each source, in their order."""
-    texts: dict[str, list[str]] = defaultdict(list)
-    sizes: Counter[str] = Counter()
-    for source, size, text in zip(
-        documents["source"].to_pylist(), documents["bytes"].to_pylist(), documents["text"], strict=True
-    ):
-        if sizes[source] < MEASURED:
-            sizes[source] += size
-            texts[source].append(text.as_py())
+def _lengths(contexts: pa.Table) -> np.ndarray:
+    """Tokens of each segment, BOS included, (segments,)."""
+    return np.asarray(contexts["segments"].combine_chunks().flatten().to_numpy(), dtype=np.int64)
+
+
+def bytes_per_token(documents: pd.DataFrame, tokenizer: Path) -> dict[str, float]:
+    """Bytes per token of each source, measured on its first documents, up to MEASURED bytes, in their order."""
+    sizes = documents["bytes"].astype("int64")
+    before = sizes.groupby(documents["source"], sort=False).cumsum() - sizes
     encoder = load_tokenizer(tokenizer)
     return {
-        source: sizes[source] / sum(len(tokens) for tokens in encode(encoder, part)) for source, part in texts.items()
+        str(source): int(rows["bytes"].sum()) / sum(len(tokens) for tokens in encode(encoder, rows["text"].tolist()))
+        for source, rows in documents[before < MEASURED].groupby("source", sort=False)
     }
 
 
 def source_rows(
     sources: Sequence[Source],
-    documents: pa.Table,
-    cleaning: pa.Table,
-    ratios: dict[str, float],
-    used: dict[str, Counter[str]],
+    documents: pd.DataFrame,
+    cleaning: pd.DataFrame,
+    ratios: Mapping[str, float],
+    used: Mapping[str, pd.Series],
 ) -> list[dict]:
-    counts: Counter[str] = Counter(documents["source"].to_pylist())
-    sizes: Counter[str] = Counter()
-    for source, size in zip(documents["source"].to_pylist(), documents["bytes"].to_pylist(), strict=True):
-        sizes[source] += size
-    dropped = {(row["source"], row["reason"]): row["documents"] for row in cleaning.to_pylist()}
+    """One row of SOURCES for each source, in the order of the table of sources.
+
+    `documents` and `cleaning` are the tables of those names, `ratios` the bytes per token of each source and `used`
+    the tokens of each source by stream.
+    """
+    sizes = documents["bytes"].astype("int64").groupby(documents["source"]).agg(["size", "sum"])
+    dropped = cleaning.set_index(["source", "reason"])["documents"].to_dict()
     rows = []
     for source in sources:
         name = source.source
-        mean = sizes[name] / counts[name]
+        count, size = (int(sizes[column][name]) for column in ("size", "sum"))
         rows.append(
             {
                 "source": name,
                 "category": source.category,
                 "licence": source.licence,
-                "documents": counts[name],
-                "bytes": sizes[name],
-                "mean_bytes": mean,
+                "documents": count,
+                "bytes": size,
+                "mean_bytes": size / count,
                 "bytes_per_token": ratios[name],
-                "mean_tokens": mean / ratios[name],
-                **{f"{stream}_tokens": used[stream][name] for stream in ("stable", "decay", "heldout")},
-                **{reason: dropped.get((name, reason), 0) for reason in REASONS},
+                "mean_tokens": size / count / ratios[name],
+                **{f"{stream}_tokens": int(used[stream].get(name, 0)) for stream in ("stable", "decay", "heldout")},
+                **{reason: int(dropped.get((name, reason), 0)) for reason in REASONS},
             }
         )
     return rows
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings as JSON")
-    for name in ("sources", "documents", "cleaning", "tokenizer", "heldout"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    for name in ("stable", "decay"):
-        parser.add_argument(f"--{name}", type=Path, nargs="+", required=True, help="shards that the study reads")
-    for name in ("summary", "streams"):
-        parser.add_argument(f"--{name}", type=Path, required=True, help="output")
-        parser.add_argument(f"--{name}-table", type=Path, nargs=2, required=True, help="output: CSV and Parquet")
-    arguments = parser.parse_args(argv)
-    settings = load(Settings, arguments.spec)
-    sources = read_sources(arguments.sources, settings.select)
-    paths = {"stable": arguments.stable, "decay": arguments.decay, "heldout": [arguments.heldout]}
+    streams = ("stable", "decay", "heldout")
+    reads = ["sources", "documents", "cleaning", "tokenizer", "stable*", "decay*", "heldout"]
+    writes = ["summary", "streams", "summary_table*", "streams_table*"]
+    job = read_job("smelt.corpus.summary", __doc__, argv, Settings, reads, writes)
     columns = ["tokens", "segments", "sources", "cut"]
-    contexts = {name: [read_table(path, columns) for path in files] for name, files in paths.items()}
-    documents = read_table(arguments.documents, ["source", "bytes", "text"])
-    used = {name: tokens_by_source(parts) for name, parts in contexts.items()}
-    ratios = bytes_per_token(documents, arguments.tokenizer)
-    rows = source_rows(sources, documents, read_table(arguments.cleaning), ratios, used)
-    streams = [stream_row(name, parts, settings.attention_keys) for name, parts in contexts.items()]
-    inputs = [arguments.sources, arguments.documents, arguments.cleaning, arguments.tokenizer]
-    origin = provenance(
-        "smelt.corpus.summary", dataclasses.asdict(settings), [*inputs, *(p for files in paths.values() for p in files)]
+    contexts = {name: [read_table(path, columns) for path in job.paths(name)] for name in streams}
+    documents = tables.read(job.path("documents"), ["source", "bytes", "text"])
+    rows = source_rows(
+        read_sources(job.path("sources"), job.settings.select),
+        documents,
+        tables.read(job.path("cleaning")),
+        bytes_per_token(documents, job.path("tokenizer")),
+        {name: tokens_by_source(parts) for name, parts in contexts.items()},
     )
-    for data, file, copies in (
-        (table(rows, SOURCES), arguments.summary, arguments.summary_table),
-        (table(streams, STREAMS), arguments.streams, arguments.streams_table),
-    ):
-        write_table(data, file, origin)
-        write_csv(data, copies[0])
-        write_table(data, copies[1], origin)
-    warn(streams[0])
+    facts = [stream_row(name, parts, job.settings.attention_keys) for name, parts in contexts.items()]
+    for name, entries, schema in (("summary", rows, SOURCES), ("streams", facts, STREAMS)):
+        data = tables.from_rows(entries, schema)
+        csv, parquet = job.paths(f"{name}_table")
+        job.write(name, tables.to_arrow(data, schema))
+        tables.write_csv(data, csv)
+        write_table(tables.to_arrow(data, schema), parquet, job.origin)
+    warn(facts[0])
 
 
 def warn(stable: dict) -> None:

@@ -5,11 +5,8 @@ reference, step by step in turn (`measure.py`), so that a ratio holds where the 
 networks are at their first steps, where routers spread the tokens evenly.
 
 Writes one row for each architecture and cell; no other artifact holds a time or a memory figure.
-
-  python -m smelt.training.costs --spec JSON [--shard FILE] --out FILE.parquet [--csv FILE]
 """
 
-import argparse
 import dataclasses
 import os
 import statistics
@@ -21,11 +18,12 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from smelt.artifacts import field, provenance, read_table, table, write_csv, write_table
+from smelt import tables
+from smelt.artifacts import field, read_table
 from smelt.errors import UserError, command
+from smelt.job import read_job
 from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer
-from smelt.spec import load
 from smelt.training.monitoring.measure import Measured, Text, alternating, decoding, missing, training
 
 MODULE = "smelt.training.costs"
@@ -35,11 +33,28 @@ THREADS = 1
 
 
 @dataclasses.dataclass(frozen=True)
+class MemberSettings:
+    """One architecture at one cell."""
+
+    architecture: str
+    scale: str
+    sparsity: str  # label of the cell
+    model: ModelSettings
+    batch_contexts: int = 1  # of a training step
+    precision: str = "bfloat16"  # of the experts' products
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        """Scale and sparsity."""
+        return self.scale, self.sparsity
+
+
+@dataclasses.dataclass(frozen=True)
 class CostSettings:
     """The networks to measure, and how."""
 
     context: int  # tokens of a training context
-    runs: tuple[dict[str, Any], ...]  # each as `MemberSettings`
+    runs: tuple[MemberSettings, ...]
     reference: str = "baseline"  # the architecture that ratios are taken against
     segments: tuple[int, ...] = ()  # lengths of the documents of random text; a shard has its own
     repeats: int = 5  # timed steps, and timed decodings
@@ -55,26 +70,6 @@ class CostSettings:
                 raise UserError(f"costs: {name} is {getattr(self, name)}; it must be at least 1")
         if any(length < 2 for length in self.segments):
             raise UserError("costs: segments must be at least 2 tokens long")
-
-
-@dataclasses.dataclass(frozen=True)
-class MemberSettings:
-    """One architecture at one cell."""
-
-    architecture: str
-    scale: str
-    sparsity: str  # label of the cell
-    model: dict[str, Any]
-    batch_contexts: int = 1  # of a training step
-    precision: str = "bfloat16"  # of the experts' products
-
-    @property
-    def cell(self) -> tuple[str, str]:
-        return self.scale, self.sparsity
-
-    @property
-    def settings(self) -> ModelSettings:
-        return load(ModelSettings, self.model)
 
 
 COSTS = pa.schema(
@@ -110,7 +105,7 @@ COSTS = pa.schema(
 
 def cost_rows(settings: CostSettings, shard: str | None = None) -> list[dict[str, Any]]:
     """Rows of COSTS in the order of the runs, each cell measured together."""
-    runs = [load(MemberSettings, run) for run in settings.runs]
+    runs = settings.runs
     names = [(run.architecture, *run.cell) for run in runs]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(f"costs: {twice[0][0]} {twice[0][1]}-{twice[0][2]} is listed twice")
@@ -167,17 +162,17 @@ def _works(
         (
             training,
             [
-                (m.settings, m.precision, Text(settings.context, m.batch_contexts, settings.segments, shard), batches)
+                (m.model, m.precision, Text(settings.context, m.batch_contexts, settings.segments, shard), batches)
                 for m in members
             ],
         ),
-        (decoding, [(m.settings, m.precision, settings.prompt, settings.decode_tokens) for m in members]),
+        (decoding, [(m.model, m.precision, settings.prompt, settings.decode_tokens) for m in members]),
     ]
 
 
 def _too_large(member: MemberSettings, settings: CostSettings) -> str | None:
     with torch.device("meta"):
-        needed = STATE_BYTES * sum(parameter.numel() for parameter in Transformer(member.settings).parameters())
+        needed = STATE_BYTES * sum(parameter.numel() for parameter in Transformer(member.model).parameters())
     if needed <= settings.state_bytes:
         return None
     return (
@@ -236,20 +231,14 @@ def _method(member: MemberSettings, settings: CostSettings, shard: str | None) -
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--spec", required=True, help="canonical JSON of CostSettings")
-    parser.add_argument("--shard", help="packed contexts that the timed steps read; random tokens without it")
-    parser.add_argument("--out", required=True, help="the table (Parquet)")
-    parser.add_argument("--csv", help="the same rows for people")
-    arguments = parser.parse_args(argv)
-    settings = load(CostSettings, arguments.spec)
-    inputs = [arguments.shard] if arguments.shard else []
-    for path in inputs:
-        read_table(path, ["tokens", "segments"])  # so that a bad file is an error before any work
-    data = table(cost_rows(settings, arguments.shard), COSTS)
-    write_table(data, arguments.out, provenance(MODULE, dataclasses.asdict(settings), inputs))
-    if arguments.csv:
-        write_csv(data, arguments.csv)
+    job = read_job(MODULE, __doc__, argv, CostSettings, ["shard?"], ["out", "csv?"])
+    shard = next(iter(job.paths("shard")), None)  # random tokens without one
+    if shard is not None:
+        read_table(shard, ["tokens", "segments"])  # so that a bad file is an error before any work
+    data = tables.from_rows(cost_rows(job.settings, None if shard is None else str(shard)), COSTS)
+    job.write("out", tables.to_arrow(data, COSTS))
+    for path in job.paths("csv"):
+        tables.write_csv(data, path)
 
 
 if __name__ == "__main__":

@@ -15,21 +15,21 @@ A loss that is not finite has no row: it stops the run, and its error says the s
 too short for any of these.
 """
 
-import argparse
 import dataclasses
 import itertools
-import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
-from smelt.artifacts import field, provenance, read_table, table, write_csv, write_table
+from smelt import tables
+from smelt.artifacts import field
 from smelt.errors import UserError, command
-from smelt.labels import check_run
-from smelt.spec import load
+from smelt.job import read_job
 
 MODULE = "smelt.training.health"
 WINDOW = 20  # steps
@@ -40,6 +40,7 @@ NEARLY_ALL = 0.95  # of tokens; 0.91 is the most of those runs: one of eight cho
 SPARSE = 4
 MOST = 0.75  # of experts; 0.60 is the most of those runs, at a rate far too high
 
+COLUMNS = ("run", "branch", "step", "loss", "expert_load", "idle_experts")  # of a log, that the rules need
 RUNS = pa.schema(
     [
         field("run", pa.string(), "name of the run"),
@@ -78,20 +79,27 @@ class RunSettings:
     vocabulary: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The runs, in the order of their logs."""
+
+    runs: tuple[RunSettings, ...]
+
+
 def running_medians(losses: np.ndarray) -> np.ndarray:
     """(n,) medians of the last WINDOW losses up to each step, of fewer at the start."""
     return np.array([np.median(losses[max(0, end - WINDOW) : end]) for end in range(1, len(losses) + 1)])
 
 
 def longest(flags: np.ndarray) -> tuple[int, int]:
-    """Where the longest row of True begins in (n,) `flags`, and its length; (0, 0) without one."""
-    found, place = (0, 0), 0
+    """Start and length of the longest stretch of True in (n,) `flags`; (0, 0) without one."""
+    longest_stretch, start = (0, 0), 0
     for flag, group in itertools.groupby(flags.tolist()):
         length = len(list(group))
-        if flag and length > found[1]:
-            found = (place, length)
-        place += length
-    return found
+        if flag and length > longest_stretch[1]:
+            longest_stretch = (start, length)
+        start += length
+    return longest_stretch
 
 
 def divergence(losses: np.ndarray, vocabulary: int) -> list[str]:
@@ -119,15 +127,15 @@ def collapse(fullest: np.ndarray, idle: np.ndarray, settings: RunSettings) -> li
     return broken
 
 
-def judged(settings: RunSettings, log: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The row of a run from the rows of its log."""
-    stable = [row for row in log if row["branch"] == 0]
-    losses = np.array([row["loss"] for row in stable])
+def judged(settings: RunSettings, log: pd.DataFrame) -> dict[str, Any]:
+    """The row of a run, from the columns COLUMNS of its log."""
+    stable = log[log["branch"] == 0]
+    losses = tables.numbers(stable, "loss")
     medians = running_medians(losses)
     rises = medians - np.minimum.accumulate(medians)
     spikes = [step for step in range(WINDOW, len(losses)) if losses[step] >= medians[step - 1] + SPIKE]
     load, idle = (
-        np.array([row[name] for row in stable[-WINDOW:]], np.float64).mean(axis=0)
+        np.array(stable[name].tail(WINDOW).tolist(), np.float64).mean(axis=0)
         for name in ("expert_load", "idle_experts")
     )
     fullest = load * settings.active_experts / settings.experts
@@ -138,7 +146,7 @@ def judged(settings: RunSettings, log: Sequence[dict[str, Any]]) -> dict[str, An
         "steps": len(stable),
         "final_loss": float(medians[-1]),
         "worst_rise": float(rises.max()),
-        "worst_step": stable[int(rises.argmax())]["step"],
+        "worst_step": int(stable["step"].iloc[int(rises.argmax())]),
         "spikes": len(spikes),
         "fullest_expert": float(load.max()),
         "fullest_share": float(fullest.max()),
@@ -149,26 +157,31 @@ def judged(settings: RunSettings, log: Sequence[dict[str, Any]]) -> dict[str, An
     }
 
 
-def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument("--spec", required=True, help="canonical JSON: {runs: [RunSettings]}, parallel to --logs")
-    parser.add_argument("--logs", nargs="+", required=True, help="training logs (Parquet)")
-    parser.add_argument("--out", required=True, help="the table (Parquet)")
-    parser.add_argument("--csv", required=True, help="the same rows for people")
-    told = parser.parse_args(argv)
+def check_runs(paths: Sequence[Path], logs: Sequence[pd.DataFrame], runs: Sequence[RunSettings]) -> None:
+    """Raise UserError where a log is of another run than the spec says at its position, as after an exchange."""
+    if len(runs) != len(paths):
+        raise UserError(f"--logs: {len(paths)} logs of {len(runs)} runs; give one for each, in their order")
+    expected = {path: settings.run for path, settings in zip(paths, runs, strict=True)}
+    logged = {path: sorted(set(log["run"])) for path, log in zip(paths, logs, strict=True)}
+    for path, names in logged.items():
+        if not (others := [name for name in names if name != expected[path]]):
+            continue
+        holder = next((other for other in paths if expected[path] in logged[other]), None)
+        where = f", which is in {holder}" if holder else ""
+        raise UserError(
+            f"{path}: this is of run {others[0]}, expected run {expected[path]}{where}; files were exchanged or "
+            "renamed: delete those of both runs and run again"
+        )
 
-    spec = json.loads(told.spec)
-    if len(spec["runs"]) != len(told.logs):
-        raise UserError(f"--logs: {len(told.logs)} logs of {len(spec['runs'])} runs; give one for each, in their order")
-    columns = ["run", "branch", "step", "loss", "expert_load", "idle_experts"]
-    rows = []
-    for settings, path in zip((load(RunSettings, run) for run in spec["runs"]), told.logs, strict=True):
-        log = read_table(path, columns).to_pylist()
-        check_run(path, (row["run"] for row in log), settings.run)
-        rows.append(judged(settings, log))
-    data = table(rows, RUNS)
-    write_table(data, told.out, provenance(MODULE, spec, told.logs))
-    write_csv(data, told.csv)
+
+def main(argv: Sequence[str]) -> None:
+    job = read_job(MODULE, __doc__, argv, Settings, ["logs*"], ["out", "csv"])
+    logs = [tables.read(path, COLUMNS) for path in job.paths("logs")]
+    check_runs(job.paths("logs"), logs, job.settings.runs)
+    rows = [judged(settings, log) for settings, log in zip(job.settings.runs, logs, strict=True)]
+    data = tables.from_rows(rows, RUNS)
+    job.write("out", tables.to_arrow(data, RUNS))
+    tables.write_csv(data, job.path("csv"))
 
 
 if __name__ == "__main__":

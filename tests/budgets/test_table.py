@@ -12,6 +12,7 @@ from smelt.budgets.ledger import fully_active
 from smelt.budgets.table import TableSettings, budget_rows, main
 from smelt.errors import UserError
 from smelt.model.settings import ModelSettings
+from smelt.spec import load
 
 COLUMNS = (
     "architecture scale sparsity hidden_size layers executed_layers heads kv_heads head_size experts expert_width "
@@ -35,6 +36,11 @@ def run(architecture: str, model: ModelSettings, control: ModelSettings | None =
 
 def spec(*runs: dict) -> dict:
     return {"attention_keys": 392, "reference": "baseline", "runs": list(runs)}
+
+
+def rows_of(*runs: dict) -> list[dict]:
+    rows, _ = budget_rows(load(TableSettings, spec(*runs)))
+    return rows
 
 
 @pytest.fixture
@@ -83,19 +89,19 @@ def test_same_bytes_twice(tmp_path: Path, paper: dict) -> None:
 
 
 def test_missing_values_have_reasons() -> None:
-    rows, _ = budget_rows(TableSettings(392, (run("smelt", LOOPED),)))
+    rows = rows_of(run("smelt", LOOPED))
     assert rows[0]["s_own"] is None
     assert rows[0]["flops_ratio"] is None
     assert "no S = 0 configuration of this architecture is named" in rows[0]["reason"]
     assert "baseline has no run at this cell" in rows[0]["reason"]
     alone = run("baseline", BASELINE) | {"reference_control": None}
-    rows, _ = budget_rows(TableSettings(392, (alone,)))
+    rows = rows_of(alone)
     assert rows[0]["s_baseline"] is None
     assert "s_baseline" in rows[0]["reason"]
 
 
 def test_bad_specs() -> None:
     with pytest.raises(UserError, match="listed twice"):
-        budget_rows(TableSettings(392, (run("smelt", LOOPED), run("smelt", LOOPED))))
+        rows_of(run("smelt", LOOPED), run("smelt", LOOPED))
     with pytest.raises(UserError, match="unknown setting 'colour'"):
-        budget_rows(TableSettings(392, (run("smelt", LOOPED) | {"colour": "red"},)))
+        rows_of(run("smelt", LOOPED) | {"colour": "red"})

@@ -13,7 +13,7 @@ from smelt.artifacts import read_provenance
 from smelt.budgets.ledger import budget
 from smelt.errors import UserError
 from smelt.model.settings import ModelSettings
-from smelt.spec import _closure, fingerprint, plain
+from smelt.spec import _closure, fingerprint, load, plain
 from smelt.training.costs import COSTS, CostSettings, cost_rows, main
 from smelt.training.monitoring import measure
 from smelt.training.monitoring.measure import Apart, Text, Work, alternating, decoding, training
@@ -71,7 +71,7 @@ def test_the_table_has_its_columns_and_its_origin(written):
 def test_what_is_missing_has_its_reason():
     large = dataclasses.replace(BASELINE, experts=4000)
     runs = [*PAIR, run("smelt", SMELT, "S95"), run("baseline", large, "S97"), run("smelt", SMELT, "S97")]
-    rows = cost_rows(CostSettings(**{**QUICK, "repeats": 1}, runs=tuple(runs), state_bytes=2 * 10**6))
+    rows = cost_rows(load(CostSettings, {**QUICK, "repeats": 1, "runs": runs, "state_bytes": 2 * 10**6}))
     assert [row["reason"] is None for row in rows] == [True, True, False, False, False]
     alone, refused, beside = rows[2:]
     assert alone["reason"].startswith("ratios of training: baseline has no measured run at this cell; ratios of deco")
@@ -85,8 +85,8 @@ def test_what_is_missing_has_its_reason():
 
 
 def test_batches_of_different_size_are_compared_by_token():
-    runs = (run("baseline", BASELINE), run("smelt", SMELT, batch_contexts=3))
-    one, three = cost_rows(CostSettings(**QUICK, runs=runs))
+    runs = [run("baseline", BASELINE), run("smelt", SMELT, batch_contexts=3)]
+    one, three = cost_rows(load(CostSettings, {**QUICK, "runs": runs}))
     assert (one["tokens"], three["tokens"]) == (256, 768)
     assert "steps of 3 x 128 tokens" in three["method"]
 

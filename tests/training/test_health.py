@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from smelt import tables
 from smelt.artifacts import read_provenance, table, write_table
 from smelt.errors import UserError
 from smelt.training import health
@@ -31,7 +32,7 @@ def log(losses, load=2.0, idle=0.1, run="baseline-H32-S85") -> list[dict]:
 
 
 def verdict(losses, changes=None, **ends) -> dict:
-    return judged(RunSettings(**RUN | (changes or {})), log(losses, **ends))
+    return judged(RunSettings(**RUN | (changes or {})), tables.from_rows(log(losses, **ends), LOG))
 
 
 def test_a_sound_run_breaks_no_rule():
@@ -94,7 +95,7 @@ def test_only_the_end_says_whether_routing_collapsed():
     rows = log(SOUND)
     for row in rows[:50]:
         row["idle_experts"] = [0.9, 0.9]
-    assert not judged(RunSettings(**RUN), rows)["collapsed"]
+    assert not judged(RunSettings(**RUN), tables.from_rows(rows, LOG))["collapsed"]
 
 
 def test_a_run_that_is_too_short_is_not_judged():
@@ -123,7 +124,8 @@ def test_the_command_writes_the_table(tmp_path):
     assert [row["diverged"] for row in rows] == [False, True]
     assert pq.read_schema(out).names == RUNS.names == csv.read_text().splitlines()[0].split(",")
     assert set(read_provenance(out)["inputs"]) == {"0.parquet", "1.parquet"}
-    with pytest.raises(UserError, match=r"1\.parquet: this is of run smelt-H32-S85, expected run baseline-H32-S85"):
+    both = r"1\.parquet: this is of run smelt-H32-S85, expected run baseline-H32-S85, which is in .*0\.parquet; files"
+    with pytest.raises(UserError, match=both):
         health.main([*arguments[:3], *reversed(names), *arguments[5:]])
     with pytest.raises(UserError, match="1 logs of 2 runs"):
         health.main([*arguments[:3], names[0], *arguments[5:]])

@@ -7,18 +7,15 @@ is given its first document. Documents of more than one context only serve a sou
 without them.
 """
 
-import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from smelt.artifacts import provenance, write_table
 from smelt.corpus.contexts.contexts import DocumentStream, Piece, contexts_table, pieces_of
 from smelt.corpus.contexts.packing import best_fit
 from smelt.corpus.contexts.tokenizer import encode, load_tokenizer
 from smelt.errors import UserError, command
-from smelt.spec import load
+from smelt.job import read_job
 
 BUCKETS = (32, 64, 128, 256, 512, 1024, 2048, 4096)  # upper bounds, in tokens of the whole document
 
@@ -94,25 +91,15 @@ def _of_source(source: str, documents: Sequence[DocumentPieces], enough: int) ->
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings as JSON")
-    parser.add_argument("--documents", type=Path, required=True)
-    parser.add_argument("--tokenizer", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args(argv)
-    settings = load(Settings, arguments.spec)
-    stream = DocumentStream(arguments.documents, "heldout")
+    job = read_job("smelt.corpus.contexts.heldout", __doc__, argv, Settings, ["documents", "tokenizer"], ["out"])
+    context = job.settings.context
+    stream = DocumentStream(job.path("documents"), "heldout")
     rows = stream.read(range(stream.length))
-    tokens = encode(load_tokenizer(arguments.tokenizer), [row["text"] for row in rows])
-    documents = [list(pieces_of([row], [ids], settings.context)) for row, ids in zip(rows, tokens, strict=True)]
-    pieces = [piece for whole in choose(documents, settings) for piece in whole]
-    packed = [
-        [pieces[index] for index in row] for row in best_fit([piece.length for piece in pieces], settings.context)
-    ]
-    origin = provenance(
-        "smelt.corpus.contexts.heldout", dataclasses.asdict(settings), [arguments.documents, arguments.tokenizer]
-    )
-    write_table(contexts_table(packed, 0, settings.context, heldout=True), arguments.out, origin)
+    tokens = encode(load_tokenizer(job.path("tokenizer")), [row["text"] for row in rows])
+    documents = [list(pieces_of([row], [ids], context)) for row, ids in zip(rows, tokens, strict=True)]
+    pieces = [piece for document in choose(documents, job.settings) for piece in document]
+    packed = [[pieces[index] for index in row] for row in best_fit([piece.length for piece in pieces], context)]
+    job.write("out", contexts_table(packed, 0, context, heldout=True))
     total = sum(len(piece.tokens) for piece in pieces)
     print(f"held-out: {total} tokens in {len(packed)} contexts", file=sys.stderr)
 

