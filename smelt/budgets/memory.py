@@ -57,6 +57,11 @@ def all_params(settings: ModelSettings) -> int:
     return budget(settings, 1).params + tables * settings.vocabulary * settings.hidden_size
 
 
+def state_bytes(settings: ModelSettings) -> int:
+    """Bytes of a network in training: master weights, gradients and moments."""
+    return STATE * all_params(settings)
+
+
 def checkpoint_bytes(settings: ModelSettings) -> int:
     """Bytes of a resumable checkpoint: master weights and moments."""
     return (MASTER + MOMENTS) * all_params(settings)
@@ -78,11 +83,11 @@ def decode_intensity(settings: ModelSettings, attention_keys: float) -> float:
     Moved are, in bfloat16, the weights that the token meets, again at each visit (a layer's experts do not stay in
     a processor's cache), the cache of `attention_keys` earlier tokens, and the token's own entry.
     """
-    found = budget(settings, attention_keys)
-    weights = sum(part.forward_flops / 2 for part in found.parts if part.active_params)  # each is met by one product
-    flops = 2 * weights + sum(part.forward_flops for part in found.parts if part.name == "attention_context")
+    cost = budget(settings, attention_keys)
+    weights = sum(part.forward_flops / 2 for part in cost.parts if part.active_params)  # each is met by one product
+    flops = 2 * weights + sum(part.forward_flops for part in cost.parts if part.name == "attention_context")
     norms = (2 * len(plan(settings)) + 1) * settings.hidden_size
-    moved = BYTES_PER_VALUE * (weights + norms) + found.kv_bytes_per_token * (attention_keys + 1)
+    moved = BYTES_PER_VALUE * (weights + norms) + cost.kv_bytes_per_token * (attention_keys + 1)
     return flops / moved
 
 

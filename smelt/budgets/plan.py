@@ -140,7 +140,7 @@ def _compute(training: Training, model: ModelSettings, size: int, settings: Sett
 
 def device_memory(model: ModelSettings, context: int, memory_bytes: float) -> dict[str, Any]:
     """Device memory while one context at a time is processed, the state sharded over as few GPUs as hold it."""
-    state = memory.STATE * memory.all_params(model)
+    state = memory.state_bytes(model)
     kept = {
         "activation_bytes": context * memory.activation_bytes(model),
         "checkpointed_bytes": context * memory.activation_bytes(model, checkpointing=True),

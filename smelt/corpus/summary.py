@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from smelt import tables
+from smelt import shards, tables
 from smelt.artifacts import field, read_table, write_table
 from smelt.corpus.contexts.tokenizer import encode, load_tokenizer
 from smelt.corpus.documents.clean import REASONS
@@ -74,7 +74,7 @@ def mean_keys(lengths: np.ndarray) -> tuple[float, float]:
 def stream_row(name: str, contexts: Sequence[pa.Table], charged: float) -> dict:
     """Facts of one stream."""
     rows = sum(part.num_rows for part in contexts)
-    width = contexts[0]["tokens"].type.list_size
+    width = contexts[0][shards.TOKENS].type.list_size
     lengths = np.concatenate([_lengths(part) for part in contexts])
     causal, full = mean_keys(lengths)
     return {
@@ -83,7 +83,7 @@ def stream_row(name: str, contexts: Sequence[pa.Table], charged: float) -> dict:
         "tokens": int(lengths.sum()),
         "fill": float(lengths.sum() / (rows * width)),
         "segments": len(lengths),
-        "cut_segments": sum(sum(part["cut"].combine_chunks().flatten().to_pylist()) for part in contexts),
+        "cut_segments": sum(sum(part[shards.CUT].combine_chunks().flatten().to_pylist()) for part in contexts),
         "keys_causal": causal,
         "keys_segment": full,
         "keys_charged": charged,
@@ -92,7 +92,7 @@ def stream_row(name: str, contexts: Sequence[pa.Table], charged: float) -> dict:
 
 def tokens_by_source(contexts: Sequence[pa.Table]) -> pd.Series:
     """Tokens of each source in packed contexts, without BOS, by the name of the source."""
-    sources = [part["sources"].combine_chunks().flatten().to_pylist() for part in contexts]
+    sources = [part[shards.SOURCES].combine_chunks().flatten().to_pylist() for part in contexts]
     segments = pd.DataFrame(
         {"source": np.concatenate(sources), "tokens": np.concatenate([_lengths(part) - 1 for part in contexts])}
     )
@@ -101,7 +101,7 @@ def tokens_by_source(contexts: Sequence[pa.Table]) -> pd.Series:
 
 def _lengths(contexts: pa.Table) -> np.ndarray:
     """Tokens of each segment, BOS included, (segments,)."""
-    return np.asarray(contexts["segments"].combine_chunks().flatten().to_numpy(), dtype=np.int64)
+    return np.asarray(contexts[shards.SEGMENTS].combine_chunks().flatten().to_numpy(), dtype=np.int64)
 
 
 def bytes_per_token(documents: pd.DataFrame, tokenizer: Path) -> dict[str, float]:
@@ -155,7 +155,7 @@ def main(argv: Sequence[str]) -> None:
     reads = ["sources", "documents", "cleaning", "tokenizer", "stable*", "decay*", "heldout"]
     writes = ["summary", "streams", "summary_table*", "streams_table*"]
     job = read_job("smelt.corpus.summary", __doc__, argv, Settings, reads, writes)
-    columns = ["tokens", "segments", "sources", "cut"]
+    columns = [shards.TOKENS, shards.SEGMENTS, shards.SOURCES, shards.CUT]
     contexts = {name: [read_table(path, columns) for path in job.paths(name)] for name in streams}
     documents = tables.read(job.path("documents"), ["source", "bytes", "text"])
     rows = source_rows(

@@ -20,14 +20,15 @@ import torch
 
 from smelt import tables
 from smelt.artifacts import field, read_table
+from smelt.budgets.memory import STATE
 from smelt.errors import UserError, command
 from smelt.job import read_job
 from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer
+from smelt.shards import SEGMENTS, TOKENS
 from smelt.training.monitoring.measure import Measured, Text, alternating, decoding, missing, training
 
 MODULE = "smelt.training.costs"
-STATE_BYTES = 16  # of a parameter in training: weight, gradient and two moments in float32
 CACHE = "bfloat16"
 THREADS = 1
 
@@ -172,7 +173,7 @@ def _works(
 
 def _too_large(member: MemberSettings, settings: CostSettings) -> str | None:
     with torch.device("meta"):
-        needed = STATE_BYTES * sum(parameter.numel() for parameter in Transformer(member.model).parameters())
+        needed = STATE * sum(parameter.numel() for parameter in Transformer(member.model).parameters())
     if needed <= settings.state_bytes:
         return None
     return (
@@ -234,7 +235,7 @@ def main(argv: Sequence[str]) -> None:
     job = read_job(MODULE, __doc__, argv, CostSettings, ["shard?"], ["out", "csv?"])
     shard = next(iter(job.paths("shard")), None)  # random tokens without one
     if shard is not None:
-        read_table(shard, ["tokens", "segments"])  # so that a bad file is an error before any work
+        read_table(shard, [TOKENS, SEGMENTS])  # so that a bad file is an error before any work
     data = tables.from_rows(cost_rows(job.settings, None if shard is None else str(shard)), COSTS)
     job.write("out", tables.to_arrow(data, COSTS))
     for path in job.paths("csv"):

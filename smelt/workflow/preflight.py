@@ -7,31 +7,26 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from smelt.budgets.memory import all_params
+from smelt.budgets.memory import checkpoint_bytes, model_bytes, state_bytes
 from smelt.errors import UserError
 from smelt.study.base import Study
 from smelt.study.grid import GridStudy, Run
 
-WEIGHT = 4  # bytes of a float32
-TRAINING_STATE = 3 * WEIGHT  # a parameter's weight and its two moments
-# Of a parameter while it is trained: weight, gradient, two moments, and the copy that a branch returns to.
-TRAINING_COPIES = 4 * WEIGHT + TRAINING_STATE
 PROCESS = 900_000_000  # bytes of Python, torch and one context's activations at desk sizes
 CORPUS = 300_000_000  # bytes of packages, documents and shards
 GIB = 2**30
 
 
 def disk(run: Run, branch_jobs: bool = False) -> int:
-    """Bytes that a run keeps: one float32 model for each branch and, with `branch_jobs`, the state that each
-    of them branches off from. Links to them take none."""
-    kept = WEIGHT + (TRAINING_STATE if branch_jobs else 0)
-    return len(run.training.branch_steps) * kept * all_params(run.model)
+    """Bytes on disk of a run: one float32 model for each branch and, with `branch_jobs`, the checkpoint that the
+    branch starts from. Hard links in the state folder need no extra space."""
+    branch = model_bytes(run.model) + (checkpoint_bytes(run.model) if branch_jobs else 0)
+    return len(run.training.branch_steps) * branch
 
 
 def memory(run: Run) -> int:
-    """Bytes that a training job takes at the most."""
-    copies = TRAINING_COPIES + TRAINING_STATE  # a save holds a second state
-    return PROCESS * run.training.processes + copies * all_params(run.model)
+    """Largest memory of a training job in bytes: its state, the copy that a branch returns to, and a save."""
+    return PROCESS * run.training.processes + state_bytes(run.model) + 2 * checkpoint_bytes(run.model)
 
 
 def check_machine(study: Study, waiting: Iterable[Run], jobs: int) -> None:
@@ -42,9 +37,9 @@ def check_machine(study: Study, waiting: Iterable[Run], jobs: int) -> None:
     runs = list(waiting)
     if not runs:
         return
-    largest = sorted(all_params(run.model) for run in runs)[-jobs:]
+    saves = sorted(checkpoint_bytes(run.model) for run in runs)[-jobs:]
     branch_jobs = isinstance(study, GridStudy) and study.branch_jobs
-    needed = CORPUS + sum(disk(run, branch_jobs) for run in runs) + TRAINING_STATE * sum(largest)
+    needed = CORPUS + sum(disk(run, branch_jobs) for run in runs) + sum(saves)
     place = next(folder for folder in (Path(study.root), *Path(study.root).parents) if folder.exists())
     free = shutil.disk_usage(place).free
     if free < needed:

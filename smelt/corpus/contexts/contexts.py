@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from smelt.artifacts import field, read_table
+from smelt import shards
+from smelt.artifacts import read_table
 from smelt.corpus.contexts.packing import cut, fill_rows
 from smelt.errors import UserError
 
@@ -42,23 +43,6 @@ class Piece:
         return hashlib.sha256(f"{self.id}/{self.number}".encode()).digest()
 
 
-def schema(context: int, kind: np.dtype, heldout: bool = False) -> pa.Schema:
-    """Columns of a shard; the held-out sample has the documents' own lengths as well."""
-    fields = [
-        field("context", pa.int32(), "index of the context in its stream"),
-        field("tokens", pa.list_(pa.from_numpy_dtype(kind), context), "token ids; behind the last segment: padding"),
-        field("segments", pa.list_(pa.int32()), "tokens in each segment, in order, BOS included"),
-        field("documents", pa.list_(pa.string()), "id of each segment's document"),
-        field("sources", pa.list_(pa.string()), "source of each segment"),
-        field("categories", pa.list_(pa.string()), "category of each segment"),
-        field("pieces", pa.list_(pa.int32()), "number of the piece of a cut document, 0 for a whole one"),
-        field("cut", pa.list_(pa.bool_()), "whether the segment is a piece of a cut document"),
-    ]
-    if heldout:
-        fields.append(field("document_tokens", pa.list_(pa.int32()), "tokens of the whole document, without BOS"))
-    return pa.schema(fields)
-
-
 def contexts_table(rows: Sequence[Sequence[Piece]], first: int, context: int, heldout: bool = False) -> pa.Table:
     """The rows as a table, numbered from `first`."""
     flat = [piece for row in rows for piece in row]
@@ -66,15 +50,15 @@ def contexts_table(rows: Sequence[Sequence[Piece]], first: int, context: int, he
     indices = [range(start, end) for start, end in itertools.pairwise(starts.tolist())]
     tokens = fill_rows(indices, [piece.tokens for piece in flat], context, BOS)
     columns: dict[str, list] = {
-        "segments": [len(piece.tokens) + 1 for piece in flat],
-        "documents": [piece.id for piece in flat],
-        "sources": [piece.source for piece in flat],
-        "categories": [piece.category for piece in flat],
-        "pieces": [piece.number for piece in flat],
-        "cut": [piece.cut for piece in flat],
-        "document_tokens": [piece.document_tokens for piece in flat],
+        shards.SEGMENTS: [len(piece.tokens) + 1 for piece in flat],
+        shards.DOCUMENTS: [piece.id for piece in flat],
+        shards.SOURCES: [piece.source for piece in flat],
+        shards.CATEGORIES: [piece.category for piece in flat],
+        shards.PIECES: [piece.number for piece in flat],
+        shards.CUT: [piece.cut for piece in flat],
+        shards.DOCUMENT_TOKENS: [piece.document_tokens for piece in flat],
     }
-    form = schema(context, tokens.dtype, heldout)
+    form = shards.schema(context, tokens.dtype, heldout)
     offsets = pa.array(starts, pa.int32())
     arrays = [
         pa.array(range(first, first + len(rows)), pa.int32()),

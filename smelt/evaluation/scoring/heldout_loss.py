@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import torch
 
+from smelt import shards
 from smelt.artifacts import field, read_table, table
 from smelt.errors import UserError, command
 from smelt.evaluation.scoring.endpoint import read_model
@@ -39,8 +40,8 @@ LOSSES = pa.schema(
 
 def segment_losses(model: Transformer, row: dict[str, Any]) -> list[float]:
     """Summed cross-entropy (nats) of each segment of a packed context."""
-    lengths: list[int] = row["segments"]
-    tokens = torch.tensor(row["tokens"][: sum(lengths)])
+    lengths: list[int] = row[shards.SEGMENTS]
+    tokens = torch.tensor(row[shards.TOKENS][: sum(lengths)])
     with torch.inference_mode():
         losses = next_token_loss(model, model(tokens, lengths).hidden, tokens, lengths).double()
     return [float(part.sum()) for part in losses.split([length - 1 for length in lengths])]
@@ -52,7 +53,7 @@ def evaluate(path: str | Path, contexts: list[dict[str, Any]], precision: torch.
     rows = []
     for context in contexts:
         for index, loss in enumerate(segment_losses(model, context)):
-            document = context["documents"][index]
+            document = context[shards.DOCUMENTS][index]
             if loss != loss or loss == float("inf"):
                 raise UserError(f"{path}: the loss of document {document} ({context['sources'][index]}) is {loss}")
             rows.append(
@@ -61,11 +62,11 @@ def evaluate(path: str | Path, contexts: list[dict[str, Any]], precision: torch.
                     "branch": about["branch"],
                     "branch_step": about["branch_step"],
                     "document": document,
-                    "piece": context["pieces"][index],
-                    "source": context["sources"][index],
-                    "category": context["categories"][index],
-                    "tokens": context["segments"][index] - 1,
-                    "document_tokens": context["document_tokens"][index],
+                    "piece": context[shards.PIECES][index],
+                    "source": context[shards.SOURCES][index],
+                    "category": context[shards.CATEGORIES][index],
+                    "tokens": context[shards.SEGMENTS][index] - 1,
+                    "document_tokens": context[shards.DOCUMENT_TOKENS][index],
                     "loss": loss,
                 }
             )

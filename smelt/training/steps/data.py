@@ -16,6 +16,7 @@ from torch import Tensor
 
 from smelt.artifacts import read_table
 from smelt.errors import UserError
+from smelt.shards import SEGMENTS, TOKENS
 
 
 class Batch(NamedTuple):
@@ -34,15 +35,15 @@ class ContextStream:
     def __init__(self, shards: Sequence[str | Path], seed: int) -> None:
         self.shards = list(shards)
         self.seed = seed
-        self._held: dict[int, list[tuple[np.ndarray, list[int]]]] = {}
+        self._loaded: dict[int, list[tuple[np.ndarray, list[int]]]] = {}
 
     def batch(self, step: int, size: int) -> Batch:
         """The `size` contexts of step `step` (from 0). Raises UserError where the shards hold too few."""
         each = self.each
         needed = range(step * size, (step + 1) * size)
         numbers = range(needed[0] // each, needed[-1] // each + 1)
-        self._held = {number: self._held.get(number) or self._shard(number) for number in numbers}
-        chosen = [self._held[place // each][place % each] for place in needed]
+        self._loaded = {number: self._loaded.get(number) or self._shard(number) for number in numbers}
+        chosen = [self._loaded[position // each][position % each] for position in needed]
         tokens = torch.cat([torch.from_numpy(row[: sum(lengths)].astype(np.int64)) for row, lengths in chosen])
         return Batch(tokens, [length for _, lengths in chosen for length in lengths])
 
@@ -56,15 +57,15 @@ class ContextStream:
             raise UserError(
                 f"the stream of {self.shards[0]} ends after {len(self.shards) * self.each} contexts; build more shards"
             )
-        table = read_table(self.shards[number], ["tokens", "segments"])
+        table = read_table(self.shards[number], [TOKENS, SEGMENTS])
         if len(table) != self.each:
             raise UserError(
                 f"{self.shards[number]}: {len(table)} contexts, and the first shard of its stream has {self.each}; "
                 "delete it and run again"
             )
-        flat = table["tokens"].combine_chunks()
+        flat = table[TOKENS].combine_chunks()
         tokens = flat.flatten().to_numpy(zero_copy_only=False).reshape(len(table), -1)
-        rows = list(zip(tokens, table["segments"].to_pylist(), strict=True))
+        rows = list(zip(tokens, table[SEGMENTS].to_pylist(), strict=True))
         if self.seed:
             order = np.random.default_rng([self.seed, number]).permutation(len(rows))
             rows = [rows[i] for i in order]
