@@ -1,1 +1,1 @@
-"""What a model costs per token (FLOPs, parameters, KV cache) and the looped twin that costs the same."""
+"""What a model costs per token (FLOPs, parameters, KV cache) and the looped model that costs the same."""

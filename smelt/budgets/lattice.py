@@ -1,11 +1,12 @@
 """The lattice of hardware-friendly sizes, and its points whose three budgets come near a reference's.
 
 All arithmetic is in whole numbers, so that the same points come out, in the same order, on every machine.
-The points of a lattice are all networks with the twin's layers, span and visits, the reference's active experts and
+The points of a lattice are all networks with the matched model's layers, span and visits, the reference's active
+experts and
 
 * KV heads and heads from half to twice the reference's, heads a multiple of KV heads;
 * an even head size of at least 4;
-* hidden size (up to the reference's; that x L / L' where the twin executes L' < L steps) and expert width multiples of
+* hidden size (up to the reference's; that x L / L' where the model executes L' < L steps) and expert width multiples of
   `multiple`;
 * an expert's shape, width / hidden size, and the width of attention, heads x head size / hidden size, each
   within a factor `shape` of the reference's;
@@ -70,7 +71,7 @@ def exact(value: float) -> Fraction:
 
 
 class Search:
-    """The budgets of a reference as whole numbers, and the lattice around its looped twin."""
+    """The budgets of a reference as whole numbers, and the lattice around its looped model."""
 
     def __init__(self, reference: ModelSettings, looped: ModelSettings, keys: float, lattice: Lattice) -> None:
         self.reference, self.looped, self.lattice = reference, looped, lattice
@@ -110,17 +111,17 @@ class Search:
         return (2 * expert_width * r.shared_width + r.expert_width) // (2 * r.expert_width)
 
     def heads(self, limit: Fraction) -> list[list[Heads]]:
-        """Choices of heads whose cache is off by at most `limit`: those of equal mismatch together, best first."""
+        """Choices of heads whose cache is off by at most `limit`: those of equal mismatch in one list, best first."""
         r = self.reference
-        found = [
+        choices = [
             Heads(heads, kv_heads, size, abs(self.executed * kv_heads * size - self.kv))
             for kv_heads in range(max(1, r.kv_heads // 2), 2 * r.kv_heads + 1)
             for size in self._head_sizes(kv_heads, limit)
             for heads in range(kv_heads, 2 * r.heads + 1, kv_heads)
             if 2 * heads >= r.heads
         ]
-        found.sort(key=lambda choice: (choice.kv, choice.kv_heads, choice.head_size, choice.heads))
-        return [list(group) for _, group in itertools.groupby(found, key=lambda choice: choice.kv)]
+        choices.sort(key=lambda choice: (choice.kv, choice.kv_heads, choice.head_size, choice.heads))
+        return [list(group) for _, group in itertools.groupby(choices, key=lambda choice: choice.kv)]
 
     def _head_sizes(self, kv_heads: int, limit: Fraction) -> Iterator[int]:
         """Even sizes within the limit, from the smallest."""

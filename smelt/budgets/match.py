@@ -1,7 +1,9 @@
-"""What a twin must meet, and what one is: the words that the search, the studies and the tables share."""
+"""The matching problem of one cell, and its answer: what the search, the studies and the tables share."""
 
 import dataclasses
+import functools
 
+from smelt.budgets.lattice import Lattice
 from smelt.errors import UserError
 from smelt.model.settings import ModelSettings
 
@@ -21,8 +23,40 @@ class Tolerance:
 
 
 @dataclasses.dataclass(frozen=True)
+class Problem:
+    """A reference, and the looped model whose three budgets shall match the reference's.
+
+    Raises UserError where the reference itself is looped; `looped` where the span lies outside the layers.
+    """
+
+    reference: ModelSettings
+    loop_start: int  # first layer of the span
+    loop_length: int  # layers of the span
+    visits: int
+    attention_keys: float  # keys charged to a query
+    tolerance: Tolerance
+    lattice: Lattice
+    layers: int | None = None  # physical layers of the matched model; the reference's by default
+
+    def __post_init__(self) -> None:
+        if self.reference.loop_length and self.reference.visits > 1:
+            raise UserError("the reference architecture must not be looped; give it visits 1")
+
+    @functools.cached_property
+    def looped(self) -> ModelSettings:
+        """The reference with the span looped and the problem's layers; no size is changed yet."""
+        return dataclasses.replace(
+            self.reference,
+            layers=self.reference.layers if self.layers is None else self.layers,
+            loop_start=self.loop_start,
+            loop_length=self.loop_length,
+            visits=self.visits,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class Match:
-    """A twin, its budgets as ratios to the reference's, and the lattice that it lies on."""
+    """A matched model, its budgets as ratios to the reference's, and the lattice that it lies on."""
 
     model: ModelSettings
     flops_ratio: float

@@ -1,4 +1,4 @@
-"""The closest twin: of all networks on a lattice, the looped one whose budgets differ least from its reference's.
+"""The matched model: of all networks on a lattice, the looped one whose budgets differ least from its reference's.
 
 The largest of the three mismatches |ratio - 1| (FLOPs per token, parameters, KV cache) is as small as the lattice
 allows. Ties go to the head size nearest to that which would keep the cache at the same KV heads, then to fewer
@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from smelt.budgets.lattice import Heads, Lattice, Point, Search, exact, pareto, scaled, worst
+from smelt.budgets.lattice import Heads, Point, Search, exact, pareto, scaled, worst
 from smelt.budgets.ledger import budget
-from smelt.budgets.match import Match, Tolerance
+from smelt.budgets.match import Match, Problem, Tolerance
 from smelt.errors import UserError
 from smelt.model.execution import plan
 from smelt.model.settings import ModelSettings
@@ -24,83 +24,56 @@ NAMES = {"flops": "FLOPs per token", "params": "parameters", "kv": "KV cache"}
 
 
 @functools.cache
-def closest(
-    reference: ModelSettings,
-    loop_start: int,
-    loop_length: int,
-    visits: int,
-    attention_keys: float,
-    tolerance: Tolerance,
-    lattice: Lattice,
-    layers: int | None = None,
-) -> Match:
-    """The looped twin of `reference` on the lattice, or UserError with the budget that is short and by how much.
+def closest(problem: Problem) -> Match:
+    """The matched model that is closest to the reference on the problem's lattice.
 
-    `layers` are the twin's physical ones, the reference's if not given; the span lies in them.
+    Raises UserError with the budget that is short and by how much, where no model meets the tolerance.
     """
-    looped = twin_of(reference, loop_start, loop_length, visits, layers)
-    if len(plan(looped)) == looped.layers == reference.layers:
-        return Match(looped, 1.0, 1.0, 1.0, lattice.multiple)
-    search = Search(reference, looped, attention_keys, lattice)
-    best = _best(search, *_limits(tolerance))
+    if _is_reference(problem):
+        return _unchanged(problem)
+    search = _search(problem)
+    best = _best(search, *_limits(problem.tolerance))
     if best is None:
-        raise UserError(_shortfall(search, tolerance))
-    return as_match(best, search, attention_keys)
+        raise UserError(_shortfall(search, problem.tolerance))
+    return as_match(best, search, problem.attention_keys)
 
 
-def coarsest(
-    reference: ModelSettings,
-    loop_start: int,
-    loop_length: int,
-    visits: int,
-    attention_keys: float,
-    tolerance: Tolerance,
-    lattice: Lattice,
-    layers: int | None = None,
-) -> Match:
-    """The closest twin on the coarsest lattice that has one: the multiple is halved until the tolerance is met.
+def coarsest(problem: Problem) -> Match:
+    """The closest matched model on the coarsest lattice that has one: the multiple is halved until one is found.
 
-    A coarser lattice is preferred to a smaller mismatch, so a larger tolerance gives a coarser twin or one that is
-    no worse. UserError is that of the finest lattice.
+    A coarser lattice is preferred to a smaller mismatch, so a larger tolerance gives a coarser model or one that is
+    no worse. Raises the UserError of the finest lattice.
     """
     while True:
         try:
-            return closest(reference, loop_start, loop_length, visits, attention_keys, tolerance, lattice, layers)
+            return closest(problem)
         except UserError:
+            lattice = problem.lattice
             if lattice.multiple == 1:
                 raise
-            lattice = dataclasses.replace(lattice, multiple=lattice.multiple // 2)
+            problem = dataclasses.replace(problem, lattice=dataclasses.replace(lattice, multiple=lattice.multiple // 2))
 
 
-def frontier(
-    reference: ModelSettings,
-    loop_start: int,
-    loop_length: int,
-    visits: int,
-    attention_keys: float,
-    tolerance: Tolerance,
-    lattice: Lattice,
-    layers: int | None = None,
-) -> list[Match]:
-    """The Pareto set: twins within the tolerance that none other beats on one budget without losing on another."""
-    looped = twin_of(reference, loop_start, loop_length, visits, layers)
-    if len(plan(looped)) == looped.layers == reference.layers:
-        return [Match(looped, 1.0, 1.0, 1.0, lattice.multiple)]
-    search = Search(reference, looped, attention_keys, lattice)
-    flops, params, kv = _limits(tolerance)
+def frontier(problem: Problem) -> list[Match]:
+    """The Pareto set: models within the tolerance that no other beats on one budget without losing on another."""
+    if _is_reference(problem):
+        return [_unchanged(problem)]
+    search = _search(problem)
+    flops, params, kv = _limits(problem.tolerance)
     points = [point for group in search.heads(kv) for point in _points(search, group, flops, params)]
     points.sort(key=lambda point: _key(point, search))
-    return [as_match(point, search, attention_keys) for point in pareto(points)]
+    return [as_match(point, search, problem.attention_keys) for point in pareto(points)]
 
 
-def fixed_geometry(
-    looped: ModelSettings, reference: ModelSettings, sizes: Mapping[str, int], keys: float, tolerance: Tolerance
-) -> Match:
-    """The twin with the sizes that a study pins, or UserError with the budgets that leave the tolerance."""
+def fixed_geometry(problem: Problem, sizes: Mapping[str, int]) -> Match:
+    """The model with the sizes that a study fixes; the lattice plays no part.
+
+    Raises UserError with the budgets that are outside the tolerance.
+    """
     values: dict[str, Any] = {"shared_width": 0, **sizes}
-    model = dataclasses.replace(looped, **values)
-    found = _match(model, reference, keys, 1)
-    ratios = {"flops": found.flops_ratio, "params": found.params_ratio, "kv": found.kv_ratio}
+    model, tolerance = dataclasses.replace(problem.looped, **values), problem.tolerance
+    match = _match(model, problem.reference, problem.attention_keys, 1)
+    ratios = {"flops": match.flops_ratio, "params": match.params_ratio, "kv": match.kv_ratio}
     misses = [
         _miss(name, abs(ratio - 1), tolerance)
         for name, ratio in ratios.items()
@@ -108,20 +81,24 @@ def fixed_geometry(
     ]
     if misses:
         raise UserError(
-            f"its pinned twin has its {' and its '.join(misses)}; take the entry out of grid.geometry, so that one is "
-            "solved for, or raise grid.tolerance"
+            f"its fixed geometry has its {' and its '.join(misses)}; take the entry out of grid.geometry, so that one "
+            "is solved for, or raise grid.tolerance"
         )
-    return found
+    return match
 
 
-def twin_of(
-    reference: ModelSettings, loop_start: int, loop_length: int, visits: int, layers: int | None = None
-) -> ModelSettings:
-    """The reference with its span looped, and as many layers as asked for; nothing narrowed yet."""
-    if reference.loop_length and reference.visits > 1:
-        raise UserError("the reference architecture must not be looped; give it visits 1")
-    layers = reference.layers if layers is None else layers
-    return dataclasses.replace(reference, layers=layers, loop_start=loop_start, loop_length=loop_length, visits=visits)
+def _is_reference(problem: Problem) -> bool:
+    """Whether the model executes exactly the reference's layers, so that nothing is to be matched."""
+    looped = problem.looped
+    return len(plan(looped)) == looped.layers == problem.reference.layers
+
+
+def _unchanged(problem: Problem) -> Match:
+    return Match(problem.looped, 1.0, 1.0, 1.0, problem.lattice.multiple)
+
+
+def _search(problem: Problem) -> Search:
+    return Search(problem.reference, problem.looped, problem.attention_keys, problem.lattice)
 
 
 def _limits(tolerance: Tolerance) -> tuple[Fraction, Fraction, Fraction]:
@@ -147,11 +124,11 @@ def _best(search: Search, flops: Fraction, params: Fraction, kv: Fraction) -> Po
                 break
         window = min(max(mismatch, FIRST), most)
         while True:
-            found = list(_points(search, group, min(flops, window), min(params, window)))
-            if found or window >= most:
+            points = list(_points(search, group, min(flops, window), min(params, window)))
+            if points or window >= most:
                 break
             window = min(2 * window, most)
-        best = min([*found, *([best] if best else [])], key=lambda point: _key(point, search), default=None)
+        best = min([*points, *([best] if best else [])], key=lambda point: _key(point, search), default=None)
     return best
 
 
@@ -181,12 +158,12 @@ def as_match(point: Point, search: Search, attention_keys: float) -> Match:
 
 
 def _match(model: ModelSettings, reference: ModelSettings, attention_keys: float, multiple: int) -> Match:
-    mine, theirs = budget(model, attention_keys), budget(reference, attention_keys)
+    cost, target = budget(model, attention_keys), budget(reference, attention_keys)
     return Match(
         model,
-        mine.flops_per_token / theirs.flops_per_token,
-        mine.params / theirs.params,
-        mine.kv_bytes_per_token / theirs.kv_bytes_per_token,
+        cost.flops_per_token / target.flops_per_token,
+        cost.params / target.params,
+        cost.kv_bytes_per_token / target.kv_bytes_per_token,
         multiple,
     )
 

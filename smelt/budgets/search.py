@@ -1,4 +1,4 @@
-"""Search wider than a study does as it is read: the closest twin of each cell and its Pareto set, as JSON and CSV.
+"""Search wider than a study does as it is read: each cell's closest matched model and its Pareto set, as JSON and CSV.
 
 The JSON's `geometry` is what a study takes as `grid.geometry`. One problem is a reference and its loop:
 
@@ -14,18 +14,19 @@ The JSON's `geometry` is what a study takes as `grid.geometry`. One problem is a
 """
 
 import argparse
-import csv
 import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
+from smelt import tables
 from smelt.artifacts import replacing
 from smelt.budgets.lattice import Lattice
-from smelt.budgets.match import Match, Tolerance
+from smelt.budgets.match import Match, Problem, Tolerance
 from smelt.budgets.matching import coarsest, frontier
 from smelt.errors import UserError, command
 from smelt.model.settings import ModelSettings
@@ -48,15 +49,16 @@ class SearchSettings:
 
 
 def search(settings: SearchSettings) -> dict[str, list[Match]]:
-    """The answers of each problem: the closest twin first, then the Pareto set of its lattice."""
+    """The answers of each problem: the closest matched model first, then the Pareto set of its lattice."""
     tolerance, lattice = load(Tolerance, settings.tolerance), load(Lattice, settings.lattice)
     answers = {}
     for name, problem in settings.problems.items():
         try:
             reference, loop = _problem(problem)
-            chosen = coarsest(reference, *loop, settings.attention_keys, tolerance, lattice)
-            found = dataclasses.replace(lattice, multiple=chosen.multiple)
-            answers[name] = [chosen, *frontier(reference, *loop, settings.attention_keys, tolerance, found)]
+            request = Problem(reference, *loop, settings.attention_keys, tolerance, lattice)
+            chosen = coarsest(request)
+            coarse = dataclasses.replace(lattice, multiple=chosen.multiple)
+            answers[name] = [chosen, *frontier(dataclasses.replace(request, lattice=coarse))]
         except UserError as error:
             raise UserError(f"problems.{name}: {error}") from None
     return answers
@@ -71,33 +73,30 @@ def _problem(problem: dict[str, Any]) -> tuple[ModelSettings, tuple[int, int, in
 
 
 def geometry(match: Match) -> dict[str, int]:
-    """The sizes that a study pins."""
+    """The sizes that a study fixes (grid.geometry)."""
     return {key: value for key in GEOMETRY if (value := getattr(match.model, key)) or key != "shared_width"}
 
 
 def _row(run: str, choice: str, match: Match) -> list[Any]:
     sizes = [getattr(match.model, key) for key in GEOMETRY]
-    return [run, choice, *sizes, match.multiple, *(f"{getattr(match, key):.10g}" for key in RATIOS)]
+    return [run, choice, *sizes, match.multiple, *(getattr(match, key) for key in RATIOS)]
 
 
 def write(answers: dict[str, list[Match]], json_file: Path, csv_file: Path) -> None:
     """The choice and the Pareto set of each problem."""
     content = {
-        "geometry": {run: geometry(found[0]) for run, found in answers.items()},
-        "ratios": {run: {key: getattr(found[0], key) for key in RATIOS} for run, found in answers.items()},
+        "geometry": {run: geometry(matches[0]) for run, matches in answers.items()},
+        "ratios": {run: {key: getattr(matches[0], key) for key in RATIOS} for run, matches in answers.items()},
         "pareto": {
-            run: [{**geometry(match), **{key: getattr(match, key) for key in RATIOS}} for match in found[1:]]
-            for run, found in answers.items()
+            run: [{**geometry(match), **{key: getattr(match, key) for key in RATIOS}} for match in matches[1:]]
+            for run, matches in answers.items()
         },
     }
     with replacing(json_file) as temporary:
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    with replacing(csv_file) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for run, (chosen, *others) in answers.items():
-            writer.writerow(_row(run, "closest", chosen))
-            writer.writerows(_row(run, "pareto", match) for match in others)
+    matches = [(run, number, match) for run, answer in answers.items() for number, match in enumerate(answer)]
+    rows = [_row(run, "pareto" if number else "closest", match) for run, number, match in matches]
+    tables.write_csv(pd.DataFrame(rows, columns=list(COLUMNS)), csv_file)
 
 
 def read_spec(spec: str) -> SearchSettings:

@@ -30,7 +30,7 @@ class RunSettings:
     model: ModelSettings
     reference_control: ModelSettings | None = None  # fully active reference at this scale (F0, N0 of Eq. 1)
     control: ModelSettings | None = None  # this architecture's own; the reference's own is reference_control
-    note: str | None = None  # what the study says of a pinned geometry
+    note: str | None = None  # what the study says of a fixed geometry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ BUDGETS = pa.schema(
         field("checkpoint_bytes", pa.int64(), "a resumable checkpoint: float32 weights and moments"),
         field("decode_intensity", pa.float64(), "FLOPs per byte of weights and cache moved, one token decoded alone"),
         field("training_intensity", pa.float64(), "F per byte of activations written and read"),
-        field("reason", pa.string(), "why a value is missing, and what the study says of a pinned geometry"),
+        field("reason", pa.string(), "why a value is missing, and what the study says of a fixed geometry"),
     ]
 )
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from smelt.budgets.lattice import Lattice
 from smelt.budgets.ledger import experts_for_sparsity, fully_active
-from smelt.budgets.match import Tolerance
-from smelt.budgets.matching import coarsest, fixed_geometry, twin_of
+from smelt.budgets.match import Problem, Tolerance
+from smelt.budgets.matching import coarsest, fixed_geometry
 from smelt.errors import UserError
 from smelt.labels import CONTROL, labelled_sparsity
 from smelt.model.execution import middle_span
@@ -143,12 +143,12 @@ class GridStudy(Study):
                 reference = dataclasses.replace(control, experts=experts)
             layers = loop.get("layers", reference.layers)
             start, end = self._span(loop, layers)
-            tolerance, plan = Tolerance(**grid["tolerance"]), (start, end - start, loop["visits"])
+            tolerance, lattice = Tolerance(**grid["tolerance"]), Lattice(grid["multiple"], grid["shape"])
+            span = (start, end - start, loop["visits"])
+            problem = Problem(reference, *span, self.attention_keys, tolerance, lattice, layers)
             if sizes := self.geometry(architecture, scale, label):
-                looped = twin_of(reference, *plan, layers)
-                return fixed_geometry(looped, reference, sizes, self.attention_keys, tolerance).model
-            lattice = Lattice(grid["multiple"], grid["shape"])
-            return coarsest(reference, *plan, self.attention_keys, tolerance, lattice, layers).model
+                return fixed_geometry(problem, sizes).model
+            return coarsest(problem).model
         except UserError as error:
             raise UserError(f"grid, {architecture} of cell {scale}-{label}: {error}") from None
 

@@ -105,8 +105,8 @@ MISTAKES = [
     ({"grid/geometry/smelt-H16-S85": {"heads": 2}}, r"grid\.geometry\.smelt-H16-S85: the key 'hidden_size' is missing"),
     (
         {"grid/geometry/smelt-H16-S85": PIN, "grid/scales/H16/expert_width": 32},
-        r"smelt of cell H16-S85: its pinned twin has its FLOPs per token [\d.]+ % off \(tolerance flops: 0\.04\) and "
-        r"its parameters .*; take the entry out of grid\.geometry, .* or raise grid\.tolerance",
+        r"smelt of cell H16-S85: its fixed geometry has its FLOPs per token [\d.]+ % off \(tolerance flops: 0\.04\) "
+        r"and its parameters .*; take the entry out of grid\.geometry, .* or raise grid\.tolerance",
     ),
     (
         {"grid/geometry/smelt-H16-S85": {**PIN, "heads": 3, "kv_heads": 2}},
