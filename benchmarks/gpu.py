@@ -59,7 +59,7 @@ def ours(settings: ModelSettings, compiled: bool, activation_checkpointing: bool
     return lambda step: gpu_step(model, adamw, feed, stream, step, step + 1, 1e-4, recipe)
 
 
-def theirs(settings: ModelSettings) -> Callable[[int], object]:
+def qwen_moe(settings: ModelSettings) -> Callable[[int], object]:
     """Without segments, which costs them less: contexts are rows of a batch."""
     from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
@@ -92,7 +92,7 @@ FORMS: dict[str, tuple[ModelSettings, bool, Callable[[], Callable[[int], object]
     "baseline, not compiled": (BASE, True, lambda: ours(BASE, False, False)),
     "baseline, recomputed": (BASE, True, lambda: ours(BASE, True, True)),
     "looped, recomputed": (LOOPED, True, lambda: ours(LOOPED, True, True)),
-    "Qwen3-MoE of transformers": (BASE, False, lambda: theirs(BASE)),
+    "Qwen3-MoE of transformers": (BASE, False, lambda: qwen_moe(BASE)),
 }
 
 

@@ -57,7 +57,7 @@ def route(x: Tensor, router: Tensor, active: int) -> Routing:
 
 
 def _largest(probabilities: Tensor, count: int) -> Tensor:
-    """Indices (T, count) of the largest of (T, E), largest first, of equals the first.
+    """Top-`count` expert indices, (T, count), of (T, E) in descending order; ties go to the lower index.
 
     A third to a fifth of the time of torch's top-k. The `count` largest of many lie in as many columns of the folded
     row, those with the largest maxima, or in the rest that does not fill a column.

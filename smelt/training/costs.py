@@ -105,7 +105,10 @@ COSTS = pa.schema(
 
 
 def cost_rows(settings: CostSettings, shard: str | None = None) -> list[dict[str, Any]]:
-    """Rows of COSTS in the order of the runs, each cell measured together."""
+    """Rows of COSTS in the order of the runs; the architectures of a cell are measured in turn.
+
+    Raises UserError where an architecture is listed twice in a cell.
+    """
     runs = settings.runs
     names = [(run.architecture, *run.cell) for run in runs]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -203,9 +206,12 @@ def _columns(measured: Measured, reference: Measured | None) -> dict[str, float 
     }
 
 
-def _quartiles(mine: Sequence[float], others: Sequence[float], scale: float) -> tuple[float, float, float]:
-    """First quartile, median and third quartile of the rounds' ratios, by token."""
-    ratios = [scale * one / other for one, other in zip(mine, others, strict=True)]
+def _quartiles(seconds: Sequence[float], reference: Sequence[float], scale: float) -> tuple[float, float, float]:
+    """First quartile, median and third quartile of the rounds' ratios of time to the reference's.
+
+    `scale` is the reference's tokens over the target's, so that ratios are by token.
+    """
+    ratios = [scale * target / base for target, base in zip(seconds, reference, strict=True)]
     low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75]).tolist()
     return low, middle, high
 

@@ -28,7 +28,7 @@ STOPPED = 75  # exit status of a job that saved its state when asked to end (EX_
 
 @dataclass(frozen=True)
 class Options:
-    """What a job that trains is told beside its spec and files; none of it decides a bit of the run."""
+    """Options of a job that trains, beside its spec and files; none of them decides a bit of the run."""
 
     state: Path = field(metadata={"help": "folder that a killed job resumes from"})
     save_interval: int = field(default=50, metadata={"help": "steps between saves"})

@@ -1,4 +1,4 @@
-"""The processes that train a run together, and what they tell each other; without a group, this one alone."""
+"""The processes that train one run, and what they exchange; without a group, this process alone."""
 
 import contextlib
 import datetime
@@ -17,7 +17,7 @@ PATIENCE = datetime.timedelta(hours=2)  # for the first process: it alone hashes
 
 
 def world() -> int:
-    """Processes that train together."""
+    """Number of processes that train the run."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
@@ -39,19 +39,19 @@ def any_of(asked: bool) -> bool:
 
 
 def first(act: Callable[[], T]) -> T:
-    """What `act` gives on the first process, which alone calls it, on all; what it raises is raised on all."""
+    """The result of `act`, on all processes; the first one alone calls it. What it raises is raised on all."""
     if world() == 1:
         return act()
-    told: list[Any] = [None, None]
+    outcome: list[Any] = [None, None]  # the result and the error of the first process
     if rank() == 0:
         try:
-            told[0] = act()
+            outcome[0] = act()
         except Exception as error:
-            told[1] = error
-    dist.broadcast_object_list(told, device=torch.device("cpu"))
-    if told[1] is not None:
-        raise told[1]
-    return cast(T, told[0])
+            outcome[1] = error
+    dist.broadcast_object_list(outcome, device=torch.device("cpu"))
+    if outcome[1] is not None:
+        raise outcome[1]
+    return cast(T, outcome[0])
 
 
 @contextlib.contextmanager

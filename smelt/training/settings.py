@@ -30,7 +30,7 @@ class TrainingSettings:
     z_loss: float = 1e-4
     precision: str = "bfloat16"  # of the experts' products on the CPU, of all but the router's on a GPU
     seed: int = 0
-    processes: int = 1  # that train together, one a core or a GPU
+    processes: int = 1  # that train the run, one a core or a GPU
     micro_batch_contexts: int = 0  # of a step, that one process takes at a time; 0 for its whole share
     expert_parallel: bool = False  # whether each process keeps experts of its own
     device: str = "cpu"  # or "cuda": a GPU for each process

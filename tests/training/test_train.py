@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from smelt.artifacts import read_provenance
 from smelt.errors import UserError
-from smelt.spec import load
+from smelt.spec import _closure, load
 from smelt.training.launch import STOPPED
 from smelt.training.saves import resume
 from smelt.training.settings import RunSettings
@@ -128,6 +128,12 @@ def test_a_full_disk_is_one_clear_error(job):
     assert "Traceback" not in result.stderr
     assert full.outputs() == {}
     full.run()
+
+
+def test_training_and_packing_load_no_pandas():
+    """A second of imports, and memory, that a job without tables need not spend."""
+    for module in ("training.train", "training.stable", "training.decay", "training.join", "corpus.contexts.shard"):
+        assert "smelt.tables" not in _closure(f"smelt.{module}")
 
 
 def test_signals_are_given_back_when_a_training_ends(job):

@@ -87,7 +87,7 @@ def read_source(source: Source, package: Path) -> tuple[list[Document], Tally]:
     if not documents:
         raise UserError(
             f"source {source.source!r}: no document of {source.file} survives cleaning"
-            f" (dropped: {_summary(tally)}); mend `glob` or `rule`, or leave it out of corpus.select"
+            f" (dropped: {_summary(tally)}); fix `glob` or `rule`, or leave it out of corpus.select"
         )
     return documents, tally
 

@@ -54,7 +54,7 @@ def _rows(name: str, data: bytes, delimiter: str, columns: list[str]) -> Iterato
     reader = csv.DictReader(io.StringIO(decode(data), newline=""), delimiter=delimiter)
     missing = [column for column in columns if column not in (reader.fieldnames or ())]
     if missing:
-        raise UserError(f"{name}: no column {missing[0]!r}; mend `rule` in the table of sources")
+        raise UserError(f"{name}: no column {missing[0]!r}; fix `rule` in the table of sources")
     try:
         for row in reader:
             yield "\n".join(cell for column in columns if (cell := (row[column] or "").strip()))

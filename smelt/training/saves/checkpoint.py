@@ -22,23 +22,23 @@ MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 def shapes(model: Transformer) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the tensors of a network's checkpoint."""
-    found: dict[str, tuple[int, ...]] = {}
+    """Shapes of the tensors of a network's checkpoint, by name: weights, both moments, and () for step counts."""
+    tensors: dict[str, tuple[int, ...]] = {}
     for name, parameter in model.named_parameters():
-        found |= {f"{kind}.{name}": tuple(parameter.shape) for kind in ("model", "exp_avg", "exp_avg_sq")}
-        found[f"step.{name}"] = ()
-    return found
+        tensors |= {f"{kind}.{name}": tuple(parameter.shape) for kind in ("model", "exp_avg", "exp_avg_sq")}
+        tensors[f"step.{name}"] = ()
+    return tensors
 
 
 def write(
     path: Path, shapes: Mapping[str, Sequence[int]], whole: Callable[[str], Tensor], about: dict[str, Any]
 ) -> None:
-    """Write the tensors that `whole` gives; all processes call it."""
+    """Write a checkpoint of the tensors `shapes`, each from `whole(name)`, and its `about`; all processes call it."""
     tensor_file.write(path, shapes, whole, (KEY, canonical_json(about)))
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a safetensors file is there and as long as it says."""
+    """Whether a safetensors file exists and has the length that its header states."""
     try:
         with safe_open(path, framework="pt"):
             return True
@@ -47,17 +47,18 @@ def is_whole(path: Path) -> bool:
 
 
 def read(path: Path, shapes: Mapping[str, Sequence[int]], put: Callable[[str, Tensor], None]) -> dict[str, Any]:
-    """Hand each tensor of a file to `put`, all of which are on disk until they are read; return its `about`.
+    """Load a checkpoint tensor by tensor and return its `about`: where in the run it stands.
 
-    Raises UserError, before anything is put, where the file is truncated, none of ours, or of other names and shapes.
+    Calls `put(name, tensor)` for each tensor of `shapes`, so that one at a time is in memory. Raises UserError, before
+    the first call, where the file is missing, truncated, foreign, or has tensors of other names and shapes.
     """
     try:
         with safe_open(path, framework="pt") as file:
             about = json.loads((file.metadata() or {})[KEY])
-            found = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
-            if found != {name: list(shape) for name, shape in shapes.items()}:
+            stored = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+            if stored != {name: list(shape) for name, shape in shapes.items()}:
                 raise UserError(f"{path}: the checkpoint of another network than the spec's; delete it and run again")
-            for name in sorted(found):
+            for name in sorted(stored):
                 put(name, file.get_tensor(name))
             return about
     except FileNotFoundError:

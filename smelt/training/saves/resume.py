@@ -48,8 +48,10 @@ def locked(root: Path, digest: str) -> Iterator[Path]:
 
 
 def save(folder: Path, state: dict[str, Any]) -> None:
-    """Write the checkpoint with its own sha256 behind it and rename it into place: the old one holds until the new
-    is whole."""
+    """Write the checkpoint, append its SHA-256, then rename it.
+
+    The previous checkpoint stays valid until the new one is complete.
+    """
     temporary = folder / f".{CHECKPOINT}.tmp"
     try:
         with open(temporary, "w+b") as file:
@@ -83,7 +85,7 @@ def load(folder: Path) -> dict[str, Any] | None:
 
 
 def _holds(path: Path) -> bool:
-    """Whether the digest at the end of a file is that of what stands before it."""
+    """Whether the digest at the end of a file is that of the bytes before it."""
     left, digest = path.stat().st_size - DIGEST, hashlib.sha256()
     with open(path, "rb") as file:
         while left > 0:

@@ -45,7 +45,7 @@ class Saves:
     def save(self, model: Transformer, adamw: AdamW, place: dict[str, Any]) -> None:
         """Begin to save the state; `place` is what the run needs besides (plain values)."""
         self.finish()
-        told = json.dumps(place)  # now: training goes on while the rest is written
+        position = json.dumps(place)  # now: training goes on while the rest is written
         temporary = self.folder / ".saving"
         if rank() == 0:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -55,7 +55,7 @@ class Saves:
         assert isinstance(result, Future)
         self.pending = result
         if rank() == 0:  # whose future ends when all processes have written
-            self.published: Future[Any] = _then(result, functools.partial(_publish, temporary, self.folder, told))
+            self.published: Future[Any] = _then(result, functools.partial(_publish, temporary, self.folder, position))
 
     def finish(self) -> None:
         """Wait for the save that was begun. Raises what it failed with: an OSError, if there is one."""

@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 class ContextStream:
     """The packed contexts of a stream's shards, in the order in which a seed reads them.
 
-    Holds the shards of the last batch alone: a long run reads more text than a machine remembers.
+    Only the shards of the last batch stay in memory: a long run reads more text than a machine has memory for.
     """
 
     def __init__(self, shards: Sequence[str | Path], seed: int) -> None:
@@ -38,7 +38,7 @@ class ContextStream:
         self._loaded: dict[int, list[tuple[np.ndarray, list[int]]]] = {}
 
     def batch(self, step: int, size: int) -> Batch:
-        """The `size` contexts of step `step` (from 0). Raises UserError where the shards hold too few."""
+        """The `size` contexts of step `step` (from 0). Raises UserError where the shards have too few contexts."""
         each = self.each
         needed = range(step * size, (step + 1) * size)
         numbers = range(needed[0] // each, needed[-1] // each + 1)
@@ -49,7 +49,7 @@ class ContextStream:
 
     @functools.cached_property
     def each(self) -> int:
-        """Contexts of a shard, of each as many as of the first."""
+        """Contexts of a shard, the same number for all; `batch` raises UserError on a shard of another number."""
         return len(read_table(self.shards[0], []))
 
     def _shard(self, number: int) -> list[tuple[np.ndarray, list[int]]]:

@@ -32,7 +32,7 @@ LOG = pa.schema(
 
 
 def origin(spec: Any, inputs: Iterable[str | Path]) -> dict[str, Any]:
-    """What a log, or a part of one, came from."""
+    """Provenance of a log, or of a part of one, with the code that trains in place of the job's."""
     return provenance(CODE, spec, inputs)
 
 
@@ -45,7 +45,7 @@ def joined_origin(spec: Any, parts: Sequence[Mapping[str, Any]]) -> dict[str, An
 
 
 def joined(stable: Iterable[Mapping[str, Any]], decays: Iterable[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Rows of a whole run: each decay's behind the stable step that it leaves after."""
+    """Rows of a whole run: those of each decay follow the stable step at which it branches off."""
     waiting, rows = [list(decay) for decay in decays], []
     for row in stable:
         rows.append(dict(row))

@@ -14,7 +14,7 @@ def stable_rate(step: int, settings: TrainingSettings) -> float:
 
 
 def decay_rate(step: int, branch_step: int, settings: TrainingSettings) -> float:
-    """Learning rate of decay step `step` (from 0) of the branch that leaves after `branch_step` stable steps.
+    """Learning rate of decay step `step` (from 0) of the branch that branches off at `branch_step`.
 
     A cosine from the stable rate at the branch to `final_lr_fraction` of it. Its ends belong to no step: the
     first lies below the stable rate and the last above the end, where an update would do nothing.

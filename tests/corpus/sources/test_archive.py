@@ -99,5 +99,5 @@ def test_broken_archives():
 def test_globs():
     opened = archive.open_zip(zip_bytes({"a/x.py": "", "a/tests/y.py": "", "a/z.txt": "", "d/": ""}), "wheel")
     assert list(archive.matching(opened, "a/*.py;!*/tests/*", "wheel")) == ["a/x.py"]
-    with pytest.raises(UserError, match=r"wheel: no file matches '\*\.md'; mend `glob`"):
+    with pytest.raises(UserError, match=r"wheel: no file matches '\*\.md'; fix `glob`"):
         archive.matching(opened, "*.py;*.md", "wheel").__next__()
