@@ -12,6 +12,7 @@ The numbers are those of the workflow's tables for the same settings (docs/endpo
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,15 @@ from smelt.scaling.endpoints.table import ENDPOINTS, select_points
 from smelt.scaling.endpoints.user_table import EndpointTable
 from smelt.scaling.fitting.draws import coefficients_schema
 from smelt.scaling.fitting.fit import Fitted, cells_of, coefficient_row, fit_surfaces
-from smelt.scaling.gains.comparison import Comparison, FittedSurface, Frontier, budgets, compare, labels
+from smelt.scaling.gains.comparison import (
+    Comparison,
+    FittedSurface,
+    Frontier,
+    budgets,
+    compare,
+    frontiers,
+    labels,
+)
 from smelt.scaling.gains.gain import answers, gain_row
 from smelt.scaling.settings import Settings
 from smelt.surfaces.catalogue import SURFACES
@@ -68,8 +77,10 @@ class Analysis:
     def gain(self, architecture: str, budget: float, sparsity: str) -> Gain:
         """The gain of `architecture` at `budget` training FLOPs and the sparsity of a label.
 
-        Raises UserError where there is no such architecture or label.
+        Raises UserError where there is no such architecture or label, or the budget is not a positive number.
         """
+        if not (budget > 0 and math.isfinite(budget)):
+            raise UserError(f"budget {budget!r}: expected training FLOPs, a positive number such as 1e20")
         row = gain_row(self.comparison(architecture, sparsity), budget)
         return Gain(
             **{name: row[name] for name in ("architecture", "reference", "sparsity", "gain", "multiplier", "window")},
@@ -82,9 +93,8 @@ class Analysis:
 
     def comparison(self, architecture: str, sparsity: str) -> Comparison:
         """The frontiers of `architecture` and of the reference at a sparsity. Raises UserError on an unknown name."""
-        for one in compare(self.surfaces, self.settings):
-            if (one.target.name, one.label) == (architecture, sparsity):
-                return one
+        if (architecture, sparsity) in self._comparisons:
+            return self._comparisons[architecture, sparsity]
         names = ", ".join(list(self.fits)[1:]) or "none"
         known = ", ".join(labels(self.surfaces, self.settings))
         raise UserError(
@@ -93,9 +103,14 @@ class Analysis:
         )
 
     def frontier(self, architecture: str, sparsity: str) -> Frontier:
-        """The frontier of one architecture, the reference included. Raises KeyError on an unknown name."""
-        surfaces = {surface.name: surface for surface in self.surfaces}
-        return Frontier(surfaces[architecture], sparsity, self.settings)
+        """The frontier of one architecture, the reference included. Raises UserError on an unknown name."""
+        if (architecture, sparsity) in self._frontiers:
+            return self._frontiers[architecture, sparsity]
+        known = ", ".join(labels(self.surfaces, self.settings))
+        raise UserError(
+            f"no frontier of {architecture!r} at {sparsity!r}: architectures are {', '.join(self.fits)}, "
+            f"sparsities {known}"
+        )
 
     def coefficients(self) -> pd.DataFrame:
         """One row an architecture: the columns of tables/coefficients.csv."""
@@ -104,11 +119,11 @@ class Analysis:
 
     def gains(self) -> pd.DataFrame:
         """Gains at the settings' budgets, by default two inside the trained compute and one beyond it (ce_gain.csv)."""
-        return self._table("ce_gain")
+        return tables.from_arrow(self._answers["ce_gain"])
 
     def allocation(self) -> pd.DataFrame:
         """Compute-optimal model and tokens of each architecture at the same budgets (allocation.csv)."""
-        return self._table("allocation")
+        return tables.from_arrow(self._answers["allocation"])
 
     @property
     def budgets(self) -> list[float]:
@@ -116,12 +131,16 @@ class Analysis:
         return budgets(self.surfaces, self.settings)
 
     @functools.cached_property
-    def _answers(self) -> dict[str, tuple[pa.Schema, list[dict[str, Any]]]]:
-        return answers(self.surfaces, self.settings)
+    def _frontiers(self) -> dict[tuple[str, str], Frontier]:
+        return frontiers(self.surfaces, self.settings)
 
-    def _table(self, name: str) -> pd.DataFrame:
-        schema, rows = self._answers[name]
-        return tables.from_rows(rows, schema)
+    @functools.cached_property
+    def _comparisons(self) -> dict[tuple[str, str], Comparison]:
+        return compare(self._frontiers, self.settings.reference)
+
+    @functools.cached_property
+    def _answers(self) -> dict[str, pa.Table]:
+        return answers(self.surfaces, self.settings)
 
 
 def read(endpoints: str | Path | pd.DataFrame, s_convention: str = "baseline") -> EndpointTable:

@@ -69,6 +69,10 @@ def test_mistakes_name_row_and_column(change, message):
 def test_unknown_names_are_answered_with_those_that_are_known(fitted):
     with pytest.raises(UserError, match=r"no comparison of 'dense' at 'S85': architectures .* are smelt"):
         fitted.gain("dense", 1e20, "S85")
+    with pytest.raises(UserError, match=r"no frontier of 'smelt' at 'S50': .* sparsities S85, S95, S97"):
+        fitted.frontier("smelt", "S50")
+    with pytest.raises(UserError, match=r"budget -1.0: expected training FLOPs"):
+        fitted.gain("smelt", -1.0, "S85")
     with pytest.raises(UserError, match="unknown choice 'resamples'"):
         analysis.fit(pd.read_csv(EXAMPLE), resamples="cells")
     with pytest.raises(UserError, match="reference: no endpoint of 'dense'; known are baseline, smelt"):

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from smelt.artifacts import field, read_table
+from smelt import tables
+from smelt.artifacts import field
 from smelt.scaling.fitting.intervals import Draws
 from smelt.surfaces.catalogue import SMELT, Surface
 from smelt.surfaces.points import Array
 
-HELD = "b is held at 0: there is one sparsity"  # in a reason
 GAMMA = "exponent of the frontier in compute, a c / (a + c)"
 
 _ARCHITECTURE = field("architecture", pa.string(), "execution plan; a shared surface stands with each")
@@ -81,26 +81,25 @@ def _end(name: str, end: str) -> pa.Field:
 
 
 def read_draws(path: str | Path, surface: Surface) -> dict[str, Draws]:
-    """The draws (or the surfaces with a cell left out) of each architecture, in order."""
-    data = read_table(path)
-    names = data["architecture"].to_numpy(zero_copy_only=False).astype(np.str_)
-    found = {}
-    for name in dict.fromkeys(names.tolist()):
-        part = data.filter(pa.array(names == name))
-        columns = [part[key].to_numpy(zero_copy_only=False) for key in surface.coefficients]
-        found[name] = Draws(
-            values=np.stack(columns, axis=1).astype(np.float64),
-            converged=part["converged"].to_numpy(zero_copy_only=False).astype(np.bool_),
-            identified=part["identified"].to_numpy(zero_copy_only=False).astype(np.bool_),
-            at_bound=part["at_bound"].to_numpy(zero_copy_only=False).astype(np.str_),
+    """The draws (or the surfaces with a cell left out) of each architecture, in the table's order.
+
+    Raises UserError where the file is missing or lacks a column of the surface.
+    """
+    return {
+        str(name): Draws(
+            values=np.stack([tables.numbers(part, coefficient) for coefficient in surface.coefficients], axis=1),
+            converged=part["converged"].to_numpy(dtype=np.bool_),
+            identified=part["identified"].to_numpy(dtype=np.bool_),
+            at_bound=part["at_bound"].to_numpy(dtype=np.str_),
             coefficients=surface.coefficients,
         )
-    return found
+        for name, part in tables.read(path).groupby("architecture", sort=False)
+    }
 
 
 def read_coefficients(path: str | Path) -> dict[str, Mapping[str, Any]]:
     """The row of each architecture, the reference first."""
-    return {row["architecture"]: row for row in read_table(path).to_pylist()}
+    return {row["architecture"]: row for row in tables.rows(tables.read(path))}
 
 
 def values_of(row: Mapping[str, Any], surface: Surface) -> Array | None:

@@ -5,18 +5,19 @@ certificate), draws.parquet (the surface of every bootstrap draw), surfaces_with
 cell left out) and residuals.parquet (each fitted endpoint beside its prediction).
 """
 
-import argparse
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
-from smelt import artifacts, spec
+from smelt import artifacts, tables
 from smelt.artifacts import field
 from smelt.errors import UserError, command
+from smelt.job import read_job
+from smelt.labels import Cell
 from smelt.scaling.endpoints.table import ENDPOINTS, read_points
 from smelt.scaling.fitting import point_fit, refit, resampling
 from smelt.scaling.fitting.draws import coefficients_schema, draws_schema, without_schema
@@ -37,7 +38,6 @@ RESIDUALS = pa.schema(
     ]
 )
 CERTIFICATE = ("rmse_nats", "objective", "gradient_norm", "iterations", "start_spread", "start_share", "inside_delta")
-Cell = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,59 +177,56 @@ def _jackknife(fitted: Fitted) -> tuple[float | None, float | None]:
     return jackknife_interval(estimate, left)
 
 
-def refit_table(surfaces: Mapping[str, Fitted], cells: Sequence[Cell] | None = None) -> pa.Table:
-    """One row for each draw of each architecture, or for each cell that is left out where `cells` are given."""
-    parts = []
-    for name, fitted in surfaces.items():
-        surface, refits = fitted.design.surface, fitted.drawn if cells is None else fitted.without
-        schema = draws_schema(surface) if cells is None else without_schema(surface)
-        count = refits.objectives.size
-        opening: list[Any] = [np.arange(count)] if cells is None else list(zip(*cells, strict=True))
-        values = [*refits.draws.values.T, refits.objectives]
-        columns = [pa.array(column) for column in opening]
-        columns += [pa.array(np.full(count, name)), *(pa.array(one, from_pandas=True) for one in values)]
-        columns += [pa.array(one) for one in (refits.draws.converged, refits.draws.identified, refits.draws.at_bound)]
-        arrays = [one.cast(kind) for one, kind in zip(columns, schema.types, strict=True)]
-        parts.append(pa.Table.from_arrays(arrays, schema=schema))
-    return pa.concat_tables(parts)
+def draw_rows(fits: Mapping[str, Fitted]) -> pd.DataFrame:
+    """One row for each bootstrap draw of each architecture, the columns of draws.parquet."""
+    parts = [_refit_rows(name, fitted.drawn) for name, fitted in fits.items()]
+    return pd.concat([part.assign(draw=np.arange(len(part))) for part in parts], ignore_index=True)
 
 
-def residual_table(endpoints: pa.Table, points: Mapping[str, Points], surfaces: Mapping[str, Fitted]) -> pa.Table:
+def without_rows(fits: Mapping[str, Fitted], cells: Sequence[Cell]) -> pd.DataFrame:
+    """One row for each of `cells` left out, for each architecture, the columns of surfaces_without.parquet."""
+    scales, sparsities = zip(*cells, strict=True)
+    parts = [_refit_rows(name, fitted.without) for name, fitted in fits.items()]
+    return pd.concat([part.assign(scale=scales, sparsity=sparsities) for part in parts], ignore_index=True)
+
+
+def _refit_rows(architecture: str, refits: Refits) -> pd.DataFrame:
+    draws = refits.draws
+    return pd.DataFrame(draws.values, columns=list(draws.coefficients)).assign(
+        architecture=architecture,
+        objective=refits.objectives,
+        converged=draws.converged,
+        identified=draws.identified,
+        at_bound=draws.at_bound,
+    )
+
+
+def residual_rows(endpoints: pd.DataFrame, points: Mapping[str, Points], fits: Mapping[str, Fitted]) -> pd.DataFrame:
     """Each fitted endpoint beside its prediction, architectures without a surface left out."""
-    parts = []
-    for name, one in points.items():
-        fit, surface = surfaces[name].fit, surfaces[name].design.surface
+    parts = [tables.from_rows([], RESIDUALS)]
+    for name, of_architecture in points.items():
+        fit, surface = fits[name].fit, fits[name].design.surface
         if fit is None:
             continue
-        predicted = surface.predict(fit.values, one.variables)
-        part = endpoints.take(pa.array(one.rows)).select(RESIDUALS.names[:-3])
-        part = part.append_column("predicted", pa.array(predicted))
-        part = part.append_column("log_residual", pa.array(np.log(predicted) - np.log(one.loss)))
-        part = part.append_column("residual_nats", pa.array(predicted - one.loss))
-        parts.append(part.cast(RESIDUALS))
-    return pa.concat_tables(parts) if parts else RESIDUALS.empty_table()
+        predicted, loss = surface.predict(fit.values, of_architecture.variables), of_architecture.loss
+        part = endpoints.iloc[of_architecture.rows][RESIDUALS.names[:-3]]
+        log_residual = np.log(predicted) - np.log(loss)
+        parts.append(part.assign(predicted=predicted, log_residual=log_residual, residual_nats=predicted - loss))
+    return pd.concat(parts, ignore_index=True)
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings of the scaling stage, as JSON")
-    parser.add_argument("--endpoints", required=True, type=Path)
-    for name in ("coefficients", "draws", "surfaces-without", "residuals"):
-        parser.add_argument(f"--{name}", required=True, type=Path, help=f"where to write {name}")
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
-    points = read_points(arguments.endpoints, settings)
-    surfaces = fit_surfaces(points, settings)
-    rows = [coefficient_row(name, fitted, settings) for name, fitted in surfaces.items()]
-    tables = {
-        arguments.coefficients: artifacts.table(rows, coefficients_schema(SURFACES[settings.surface])),
-        arguments.draws: refit_table(surfaces),
-        arguments.surfaces_without: refit_table(surfaces, cells_of(points)),
-        arguments.residuals: residual_table(artifacts.read_table(arguments.endpoints), points, surfaces),
-    }
-    origin = artifacts.provenance("smelt.scaling.fitting.fit", dataclasses.asdict(settings), [arguments.endpoints])
-    for path, data in tables.items():
-        artifacts.write_table(data, path, origin)
+    writes = ["coefficients", "draws", "surfaces_without", "residuals"]
+    job = read_job("smelt.scaling.fitting.fit", __doc__, argv, Settings, ["endpoints"], writes)
+    points = read_points(job.path("endpoints"), job.settings)
+    fits, surface = fit_surfaces(points, job.settings), SURFACES[job.settings.surface]
+    rows = [coefficient_row(name, fitted, job.settings) for name, fitted in fits.items()]
+    residuals = residual_rows(tables.read(job.path("endpoints")), points, fits)
+    job.write("coefficients", artifacts.table(rows, coefficients_schema(surface)))
+    job.write("draws", tables.to_arrow(draw_rows(fits), draws_schema(surface)))
+    without = without_rows(fits, cells_of(points))
+    job.write("surfaces_without", tables.to_arrow(without, without_schema(surface)))
+    job.write("residuals", tables.to_arrow(residuals, RESIDUALS))
     for row in rows:
         print(f"{row['architecture']}: {row['endpoints']} endpoints, {row['draws']} draws; {row['reason'] or 'fitted'}")
 

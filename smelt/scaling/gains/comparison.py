@@ -14,6 +14,7 @@ import numpy as np
 
 from smelt import tables
 from smelt.errors import UserError
+from smelt.labels import Cell
 from smelt.scaling.fitting.draws import read_coefficients, read_draws, values_of
 from smelt.scaling.fitting.intervals import Draws, UsableDraws, support
 from smelt.scaling.fitting.resampling import NARROW
@@ -24,7 +25,6 @@ from smelt.surfaces.frontier import Box, Slice
 from smelt.surfaces.points import Array, Points
 
 HELD = " is held at "  # in the fit's reason: that the points cannot determine a coefficient
-Cell = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +115,23 @@ class Frontier:
         return self._slice(self.surface.without.values)
 
     @functools.cached_property
+    def without_invalid_because(self) -> list[str]:
+        """For each cell why nothing can be said without it, or an empty text."""
+        refits = self.surface.without
+        assert refits is not None
+        causes = {
+            "is not determined": ~refits.identified,
+            "did not converge": ~refits.converged,
+            "has a coefficient on a bound": refits.at_bound != "none",
+            "has no frontier": ~np.broadcast_to(frontier.meaningful(self.without), refits.converged.shape),
+        }
+        reasons = []
+        for index, (scale, sparsity) in enumerate(self.surface.cells):
+            cause = next((cause for cause, excluded in causes.items() if excluded[index]), "")
+            reasons.append(cause and f"without {scale} {sparsity} {self.surface.owner} {cause}")
+        return reasons
+
+    @functools.cached_property
     def box(self) -> Box:
         """What the architecture was trained on."""
         return frontier.box(self.surface.points)
@@ -171,6 +188,12 @@ class Comparison:
         return self.target.surface.caveats + self.reference.surface.caveats
 
     @functools.cached_property
+    def without_invalid_because(self) -> list[str]:
+        """For each cell why nothing can be compared without it, or an empty text."""
+        both = self.target.without_invalid_because, self.reference.without_invalid_because
+        return [of_target or of_reference for of_target, of_reference in zip(*both, strict=True)]
+
+    @functools.cached_property
     def usable(self) -> UsableDraws:
         """The draws in which both have a frontier."""
         return usable_draws([self.target, self.reference])
@@ -202,13 +225,19 @@ class Comparison:
         return compute_window([self.target.surface, self.reference.surface], budget)
 
 
-def compare(surfaces: Sequence[FittedSurface], settings: Settings) -> list[Comparison]:
-    """Every architecture beside the reference, the first surface: by architecture, then by sparsity."""
+def frontiers(surfaces: Sequence[FittedSurface], settings: Settings) -> dict[tuple[str, str], Frontier]:
+    """The frontier of every architecture at each sparsity of the reference, by (architecture, label)."""
     names = labels(surfaces, settings)
-    references = {label: Frontier(surfaces[0], label, settings) for label in names}
-    return [
-        Comparison(Frontier(surface, label, settings), references[label]) for surface in surfaces[1:] for label in names
-    ]
+    return {(surface.name, label): Frontier(surface, label, settings) for surface in surfaces for label in names}
+
+
+def compare(by_name: Mapping[tuple[str, str], Frontier], reference: str) -> dict[tuple[str, str], Comparison]:
+    """Every other architecture beside the reference at each sparsity, by (architecture, label)."""
+    return {
+        (name, label): Comparison(target, by_name[reference, label])
+        for (name, label), target in by_name.items()
+        if name != reference
+    }
 
 
 def usable_draws(frontiers: Sequence[Frontier]) -> UsableDraws:

@@ -5,19 +5,17 @@ allocation.parquet, frontier.parquet, gain_curve.parquet, leave_one_out.parquet 
 A value that is missing or not resolved says why.
 """
 
-import argparse
-import dataclasses
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from smelt import artifacts, spec
+from smelt import artifacts
 from smelt.artifacts import field
 from smelt.errors import command
+from smelt.job import read_job
 from smelt.scaling.endpoints.table import read_points
 from smelt.scaling.gains import leave_one_out
 from smelt.scaling.gains.allocation import (
@@ -34,9 +32,9 @@ from smelt.scaling.gains.allocation import (
 from smelt.scaling.gains.comparison import (
     Comparison,
     FittedSurface,
-    Frontier,
     budgets,
     compare,
+    frontiers,
     labels,
     read_surfaces,
     sentence,
@@ -71,6 +69,15 @@ CE_GAIN = pa.schema(
         field("inversion_error", pa.float64(), "|gain - gain by numerical minimisation and inversion|"),
     ]
 )
+
+TABLES = {
+    "ce_gain": CE_GAIN,
+    "allocation": ALLOCATION,
+    "frontier": FRONTIER,
+    "gain_curve": GAIN_CURVE,
+    "leave_one_out": leave_one_out.LEAVE_ONE_OUT,
+    "surface_pairs": SURFACE_PAIRS,
+}
 
 
 def gain_row(comparison: Comparison, budget: float) -> dict[str, Any]:
@@ -125,56 +132,40 @@ def _fill(row: dict[str, Any], comparison: Comparison) -> tuple[list[str], list[
     return unresolved_because, [*caveats, *([why] if why else [])]
 
 
-def answers(surfaces: Sequence[FittedSurface], settings: Settings) -> dict[str, tuple[pa.Schema, list[dict[str, Any]]]]:
-    """The rows of all tables, from the surfaces of all architectures, the reference first."""
-    comparisons, compute_budgets = compare(surfaces, settings), budgets(surfaces, settings)
-    by_budget = [(one, budget) for pair in by_architecture(comparisons) for budget in compute_budgets for one in pair]
-    names = labels(surfaces, settings)
-    frontiers = {(surface.name, label): Frontier(surface, label, settings) for surface in surfaces for label in names}
+def answers(surfaces: Sequence[FittedSurface], settings: Settings) -> dict[str, pa.Table]:
+    """All tables of the stage's answers, from the surfaces of all architectures, the reference first.
+
+    Raises UserError where the settings name no compute budgets and the architectures share no compute.
+    """
+    by_name = frontiers(surfaces, settings)
+    comparisons = compare(by_name, surfaces[0].name)
+    compute_budgets, names = budgets(surfaces, settings), labels(surfaces, settings)
+    by_architecture = [[comparisons[surface.name, label] for label in names] for surface in surfaces[1:]]
+    by_budget = [(pair, budget) for pairs in by_architecture for budget in compute_budgets for pair in pairs]
     allocation = [
-        allocation_row(frontiers[surface.name, label], budget)
+        allocation_row(by_name[surface.name, label], budget)
         for budget in compute_budgets
         for label in names
         for surface in surfaces
     ]
-    return {
-        "ce_gain": (CE_GAIN, [gain_row(one, budget) for one, budget in by_budget]),
-        "allocation": (ALLOCATION, allocation),
-        "frontier": (FRONTIER, [row for one in frontiers.values() for row in frontier_rows(one)]),
-        "gain_curve": (GAIN_CURVE, [row for one in comparisons for row in curve_rows(one)]),
-        "leave_one_out": (
-            leave_one_out.LEAVE_ONE_OUT,
-            [row for one, budget in by_budget for row in leave_one_out.rows(one, budget)],
-        ),
-        "surface_pairs": (SURFACE_PAIRS, [row for pair in by_architecture(comparisons) for row in pair_rows(pair)]),
+    rows = {
+        "ce_gain": [gain_row(pair, budget) for pair, budget in by_budget],
+        "allocation": allocation,
+        "frontier": [row for one in by_name.values() for row in frontier_rows(one)],
+        "gain_curve": [row for pair in comparisons.values() for row in curve_rows(pair)],
+        "leave_one_out": [row for pair, budget in by_budget for row in leave_one_out.rows(pair, budget)],
+        "surface_pairs": [row for pairs in by_architecture for row in pair_rows(pairs)],
     }
-
-
-def by_architecture(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
-    """The comparisons of each architecture, by sparsity."""
-    names = dict.fromkeys(one.target.name for one in comparisons)
-    return [[one for one in comparisons if one.target.name == name] for name in names]
+    return {name: artifacts.table(rows[name], schema) for name, schema in TABLES.items()}
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings of the scaling stage, as JSON")
-    for name in ("endpoints", "coefficients", "draws", "without"):
-        parser.add_argument(f"--{name}", required=True, type=Path)
-    names = ("ce_gain", "allocation", "frontier", "gain_curve", "leave_one_out", "surface_pairs")
-    for name in names:
-        parser.add_argument(f"--{name.replace('_', '-')}", required=True, type=Path, help=f"where to write {name}")
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
-    points = read_points(arguments.endpoints, settings)
-    inputs = [arguments.coefficients, arguments.draws, arguments.without]
-    tables = answers(read_surfaces(points, settings, *inputs), settings)
-    origin = artifacts.provenance(
-        "smelt.scaling.gains.gain", dataclasses.asdict(settings), [arguments.endpoints, *inputs]
-    )
-    for name in names:
-        schema, rows = tables[name]
-        artifacts.write_table(artifacts.table(rows, schema), getattr(arguments, name), origin)
+    reads = ["endpoints", "coefficients", "draws", "without"]
+    job = read_job("smelt.scaling.gains.gain", __doc__, argv, Settings, reads, list(TABLES))
+    points = read_points(job.path("endpoints"), job.settings)
+    surfaces = read_surfaces(points, job.settings, *(job.path(name) for name in reads[1:]))
+    for name, table in answers(surfaces, job.settings).items():
+        job.write(name, table)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ LEAVE_ONE_OUT = pa.schema(
 def gain_interval(comparison: Comparison, budget: float) -> tuple[float | None, float | None, str]:
     """The jackknife interval of the gain, or why there is none; the two must be comparable with all cells."""
     cells = comparison.target.surface.cells
-    if wrong := [reason for reason in _invalid_because(comparison) if reason]:
+    if wrong := [reason for reason in comparison.without_invalid_because if reason]:
         more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         return None, None, f"no jackknife: {wrong[0]}{more}"
     if len(cells) < 2:
@@ -55,32 +55,14 @@ def rows(comparison: Comparison, budget: float) -> list[dict[str, Any]]:
         gains = frontier.gain(target.without, reference.without, budget)
         gammas = [np.broadcast_to(frontier.gamma(one.without), gains.shape) for one in (target, reference)]
     table = []
-    for place, reason in enumerate(_invalid_because(comparison)):
+    for index, reason in enumerate(comparison.without_invalid_because):
         row: dict[str, Any] = dict.fromkeys(LEAVE_ONE_OUT.names)
         row |= {"architecture": target.name, "reference": reference.name}
         row |= {"budget_flops": budget, "sparsity": comparison.label}
-        row["left_out_scale"], row["left_out_sparsity"] = target.surface.cells[place]
+        row["left_out_scale"], row["left_out_sparsity"] = target.surface.cells[index]
         if not reason:
-            row |= {"gain": float(gains[place])}
-            row |= {"gamma": float(gammas[0][place]), "gamma_reference": float(gammas[1][place])}
+            row |= {"gain": float(gains[index])}
+            row |= {"gamma": float(gammas[0][index]), "gamma_reference": float(gammas[1][index])}
         row["reason"] = sentence([reason] if reason else [])
         table.append(row)
     return table
-
-
-def _invalid_because(comparison: Comparison) -> list[str]:
-    """For each cell why nothing can be said without it, or an empty text."""
-    reasons = [""] * len(comparison.target.surface.cells)
-    for one in (comparison.target, comparison.reference):
-        refits = one.surface.without
-        assert refits is not None
-        causes = {
-            "is not determined": ~refits.identified,
-            "did not converge": ~refits.converged,
-            "has a coefficient on a bound": refits.at_bound != "none",
-            "has no frontier": ~np.broadcast_to(frontier.meaningful(one.without), refits.converged.shape),
-        }
-        for place, (scale, sparsity) in enumerate(one.surface.cells):
-            cause = next((cause for cause, mask in causes.items() if mask[place]), "")
-            reasons[place] = reasons[place] or (cause and f"without {scale} {sparsity} {one.surface.owner} {cause}")
-    return reasons

@@ -5,7 +5,6 @@ time; writes sensitivity.parquet, the study's own choice among the rows. Whateve
 gain is read at the common S of the label.
 """
 
-import argparse
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
@@ -15,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from smelt import artifacts, spec
+from smelt import artifacts
 from smelt.artifacts import field
 from smelt.errors import command
+from smelt.job import read_job
 from smelt.scaling.endpoints.table import read_points
 from smelt.scaling.fitting.fit import fit_point
 from smelt.scaling.gains.comparison import Comparison, FittedSurface, Frontier, budgets, labels, sentence
@@ -116,13 +116,13 @@ def table_rows(endpoints: Path, settings: Settings) -> list[dict[str, Any]]:
 
     varied = [(one, fitted(one.settings.surface, one.settings.huber_delta, one.s_column)) for one in choices(settings)]
     _, first = varied[0]
-    places = [(budget, label) for budget in budgets(first, settings) for label in labels(first, settings)]
-    return [
-        row(_compared(surfaces[place], surfaces[0], label, choice), budget, choice)
-        for place in range(1, len(first))
-        for choice, surfaces in varied
-        for budget, label in places
-    ]
+    compute_budgets, names = budgets(first, settings), labels(first, settings)
+    rows = []
+    for index in range(1, len(first)):
+        for choice, surfaces in varied:
+            pairs = [_compared(surfaces[index], surfaces[0], label, choice) for label in names]
+            rows += [row(pair, budget, choice) for budget in compute_budgets for pair in pairs]
+    return rows
 
 
 def _compared(target: FittedSurface, reference: FittedSurface, label: str, choice: Choice) -> Comparison:
@@ -130,17 +130,8 @@ def _compared(target: FittedSurface, reference: FittedSurface, label: str, choic
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings of the scaling stage, as JSON")
-    parser.add_argument("--endpoints", required=True, type=Path)
-    parser.add_argument("--out", required=True, type=Path, help="where to write the table")
-    arguments = parser.parse_args(argv)
-    settings = spec.load(Settings, arguments.spec)
-    found = artifacts.table(table_rows(arguments.endpoints, settings), SENSITIVITY)
-    origin = artifacts.provenance(
-        "smelt.scaling.gains.sensitivity", dataclasses.asdict(settings), [arguments.endpoints]
-    )
-    artifacts.write_table(found, arguments.out, origin)
+    job = read_job("smelt.scaling.gains.sensitivity", __doc__, argv, Settings, ["endpoints"], ["out"])
+    job.write("out", artifacts.table(table_rows(job.path("endpoints"), job.settings), SENSITIVITY))
 
 
 if __name__ == "__main__":
