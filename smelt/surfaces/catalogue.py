@@ -1,8 +1,8 @@
 """The loss surfaces that can be fitted, one object each; to add one, add an object.
 
 `log_linear` makes a surface from data alone where both terms are products of powers. Any other takes two
-functions: `terms` gives the logs of both terms and their slopes, `cut` what they are with all but F and D held
-(see `forms.Surface`).
+functions: `terms` gives the logs of both terms and their slopes, `slice_factors` what they are with all but F and D
+fixed (see `form.Surface`).
 """
 
 from smelt.surfaces import looped
@@ -63,7 +63,7 @@ LOOPED_DEPTH = Surface(
     ),
     ("flops", "tokens", "active_params", "looped_params", "visits"),
     looped.depth_terms,
-    looped.depth_cut,
+    looped.depth_slice,
     shared=True,
 )
 LOOPED_MOE = Surface(
@@ -86,7 +86,7 @@ LOOPED_MOE = Surface(
     ),
     ("flops", "tokens", "params", "active_params", "looped_params", "visits", "expansion"),
     looped.moe_terms,
-    looped.moe_cut,
+    looped.moe_slice,
     shared=True,
 )
 SURFACES = {surface.name: surface for surface in (SMELT, CHINCHILLA, LOOPED_DEPTH, LOOPED_MOE)}

@@ -20,8 +20,8 @@ from smelt.surfaces.points import Array, Points
 LEVELS = ("E", "A", "K")  # the first three coefficients of every surface
 Named = Mapping[str, Array]
 # The logs of the capacity and the data term, each with its slopes: what d log term / d coordinate is.
-Jets = tuple[tuple[Array, Named], tuple[Array, Named]]
-Cut = tuple[Array, Array, Array, Array]
+LogTerms = tuple[tuple[Array, Named], tuple[Array, Named]]
+SliceFactors = tuple[Array, Array, Array, Array]
 Powers = Mapping[str, tuple[str, int]]
 
 
@@ -33,7 +33,7 @@ class Parameter(NamedTuple):
     bounds: tuple[float, float] = (0.0, 0.0)
     starts: tuple[float, float] = (0.0, 0.0)
     log: bool = False  # whether its coordinate is its log
-    varies: str = ""  # the variable without whose variation it is held at `rest`
+    varies: str = ""  # the variable without whose variation it is fixed at `rest`
     rest: float = 0.0
     least: int = 2  # different values that this variable must have
     # Factor and shift of the second and third start of a draw. Resamples can have a second basin, at higher a
@@ -41,7 +41,7 @@ class Parameter(NamedTuple):
     moves: tuple[tuple[float, float], tuple[float, float]] = ((1, 0), (1, 0))
 
 
-class Block(NamedTuple):
+class TermDesign(NamedTuple):
     """Constant slopes of one log term over the coordinates that it depends on."""
 
     columns: NDArray[np.int64]  # those coordinates
@@ -49,7 +49,7 @@ class Block(NamedTuple):
     pairs: list[tuple[int, int]]  # of coordinates
     products: Array  # (points, pairs): slope x slope
     distinct: NDArray[np.int64]  # points whose slopes differ from one another
-    place: NDArray[np.int64]  # of each point's slopes among them
+    group: NDArray[np.int64]  # index of each point's slopes among those of `distinct`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,12 +59,12 @@ class Design:
     surface: "Surface"
     variables: Named
     log_loss: Array
-    lower: Array  # box of theta, generous; equal where a coefficient is held
+    lower: Array  # box of theta, generous; equal where a coefficient is fixed
     upper: Array
     centring: Array  # (P, P): raw coordinates = centring @ theta
-    blocks: tuple[Block, Block] | None  # of the two terms, where their slopes are constant
-    cross: Array  # (points, columns x columns): products of the slopes of both
-    spread: Array  # (P x P, sums of products): where each goes in the Hessian
+    term_designs: tuple[TermDesign, TermDesign] | None  # of the two terms, where their slopes are constant
+    cross_products: Array  # (points, columns x columns): products of the slopes of both
+    hessian_map: Array  # (P x P, sums of products): where each goes in the Hessian
 
     @property
     def size(self) -> int:
@@ -73,7 +73,7 @@ class Design:
 
     @property
     def free(self) -> NDArray[np.bool_]:
-        """Which coordinates are not held."""
+        """Which coordinates are not fixed."""
         return np.asarray(self.upper > self.lower)
 
 
@@ -83,15 +83,15 @@ class Surface:
 
     `terms(coordinates, variables)` gives both log terms and their slopes by coordinate, levels left out of the
     slopes (theirs are 1). It must be analytic (no abs, no comparison), for second derivatives are taken with
-    complex steps. `cut(values, variables)` gives the factors by which A and K become those of a section, and
+    complex steps. `slice_factors(values, variables)` gives the factors by which A and K become those of a slice, and
     its exponents a and c.
     """
 
     name: str
     parameters: tuple[Parameter, ...]
     variables: tuple[str, ...]  # that every point must have
-    terms: Callable[[Named, Named], Jets]
-    cut: Callable[[Named, Named], Cut]
+    terms: Callable[[Named, Named], LogTerms]
+    slice_factors: Callable[[Named, Named], SliceFactors]
     choices: tuple[str, ...] = ()  # "one|other": variables of which every point must have one
     shared: bool = False  # whether one surface describes all architectures together
     linear: bool = False  # whether the slopes are constant
@@ -106,8 +106,8 @@ class Surface:
         """What each coefficient means, and its unit."""
         return {parameter.name: parameter.unit for parameter in self.parameters}
 
-    def design(self, points: Points, held: Mapping[str, float] | None = None) -> Design:
-        """The design of some points, with the coefficients in `held` fixed.
+    def design(self, points: Points, fixed: Mapping[str, float] | None = None) -> Design:
+        """The design of some points, with the coefficients in `fixed` at their values.
 
         Raises UserError where the points lack a variable of the surface.
         """
@@ -120,18 +120,18 @@ class Surface:
             )
         variables = dict(points.variables)
         log_loss = np.log(points.loss)
-        lower, upper = self._box(log_loss, held or {})
+        lower, upper = self._box(log_loss, fixed or {})
         centring = self._centring(variables, log_loss.size)
-        blocks, cross, spread = None, np.empty((log_loss.size, 0)), np.empty((0, 0))
+        term_designs, cross_products, hessian_map = None, np.empty((log_loss.size, 0)), np.empty((0, 0))
         if self.linear:
-            first, second = blocks = self._blocks(variables, centring, log_loss.size)
-            cross = np.einsum("ni,nj->nij", first.slopes, second.slopes).reshape(log_loss.size, -1)
-            spread = _spread(len(self.parameters), first, second)
-        return Design(self, variables, log_loss, lower, upper, centring, blocks, cross, spread)
+            first, second = term_designs = self._term_designs(variables, centring, log_loss.size)
+            cross_products = np.einsum("ni,nj->nij", first.slopes, second.slopes).reshape(log_loss.size, -1)
+            hessian_map = _hessian_map(len(self.parameters), first, second)
+        return Design(self, variables, log_loss, lower, upper, centring, term_designs, cross_products, hessian_map)
 
-    def held(self, points: Points) -> dict[str, tuple[float, str]]:
-        """The coefficients that nothing in the points can determine: the value they are given, and why."""
-        found = {}
+    def fixed(self, points: Points) -> dict[str, tuple[float, str]]:
+        """The coefficients that nothing in the points can determine: by name, the value each takes, and why."""
+        fixed_at = {}
         for parameter in self.parameters:
             variable = parameter.varies
             if not variable or variable not in points.variables:
@@ -143,11 +143,11 @@ class Surface:
                 cause = "there is one sparsity" if variable == "active" else f"all endpoints have the same {variable}"
                 if parameter.least > 2:
                     cause = f"there are fewer than {parameter.least} different {variable}"
-                found[parameter.name] = (parameter.rest, f"{parameter.name} is held at {parameter.rest:g}: {cause}")
-        return found
+                fixed_at[parameter.name] = (parameter.rest, f"{parameter.name} is held at {parameter.rest:g}: {cause}")
+        return fixed_at
 
     def predict(self, values: Array, variables: Named) -> Array:
-        """The loss in nats. Coefficients (..., P) broadcast with the variables, each coefficient apart."""
+        """The loss in nats, coefficients (..., P) broadcast with the variables, each coefficient by itself."""
         first, second = self.terms(self._coordinates(values), variables)
         return np.asarray(np.asarray(values)[..., 0] + np.exp(first[0]) + np.exp(second[0]))
 
@@ -162,14 +162,14 @@ class Surface:
         raw = np.where(self._logged, np.log(np.where(self._logged, values, 1)), values)
         return np.asarray(raw @ (2 * np.eye(len(design.centring)) - design.centring).T)
 
-    def section(self, values: Array, variables: Named) -> Slice:
-        """The surface with all but F and D held, in plain units, for coefficients (..., P).
+    def slice(self, values: Array, variables: Named) -> Slice:
+        """The surface with all but F and D fixed, in plain units, for coefficients (..., P).
 
-        `variables` are those of endpoints that are alike in all but size, or what is held itself.
+        `variables` are those of endpoints that are alike in all but size, or what is fixed itself.
         """
         values = np.asarray(values, dtype=np.float64)
-        named = {name: values[..., place] for place, name in enumerate(self.coefficients)}
-        capacity, data, a, c = self.cut(named, variables)
+        named = {name: values[..., index] for index, name in enumerate(self.coefficients)}
+        capacity, data, a, c = self.slice_factors(named, variables)
         return Slice(named["E"], named["A"] * capacity, named["K"] * data, a, c)
 
     def middle(self) -> dict[str, Array]:
@@ -185,16 +185,16 @@ class Surface:
         logged = zip(self.coefficients, self._logged, strict=True)
         return {name: np.log(values[..., i]) if log else values[..., i] for i, (name, log) in enumerate(logged)}
 
-    def _box(self, log_loss: Array, held: Mapping[str, float]) -> tuple[Array, Array]:
+    def _box(self, log_loss: Array, fixed: Mapping[str, float]) -> tuple[Array, Array]:
         """Bounds wide enough that a coefficient on one says that the data do not hold it."""
         low, high = float(log_loss.min()), float(log_loss.max())
         levels = {"E": (low - 7, high), "A": (low - 20, high + 5), "K": (low - 20, high + 5)}
         bounds = np.array([levels.get(parameter.name, parameter.bounds) for parameter in self.parameters])
-        for name, value in held.items():
-            place = self.coefficients.index(name)
+        for name, value in fixed.items():
+            index = self.coefficients.index(name)
             if name in LEVELS[1:]:
                 raise ValueError(f"{name} is a level at the mean design point: it cannot be held")
-            bounds[place] = np.log(value) if self.parameters[place].log else value
+            bounds[index] = np.log(value) if self.parameters[index].log else value
         return bounds[:, 0], bounds[:, 1]
 
     def _centring(self, variables: Named, size: int) -> Array:
@@ -205,40 +205,44 @@ class Surface:
                 matrix[self.coefficients.index(level), self.coefficients.index(name)] = -mean
         return matrix
 
-    def _blocks(self, variables: Named, centring: Array, size: int) -> tuple[Block, Block]:
-        jets = self.terms(self.middle(), variables)
+    def _term_designs(self, variables: Named, centring: Array, size: int) -> tuple[TermDesign, TermDesign]:
+        log_terms = self.terms(self.middle(), variables)
         first, second = (
-            self._block(level, slopes, centring, size) for level, (_, slopes) in zip(LEVELS[1:], jets, strict=True)
+            self._term_design(level, slopes, centring, size)
+            for level, (_, slopes) in zip(LEVELS[1:], log_terms, strict=True)
         )
         return first, second
 
-    def _block(self, level: str, slopes: Named, centring: Array, size: int) -> Block:
-        place = self.coefficients.index(level)
-        columns = [place, *(self.coefficients.index(name) for name in slopes)]
+    def _term_design(self, level: str, slopes: Named, centring: Array, size: int) -> TermDesign:
+        index = self.coefficients.index(level)
+        columns = [index, *(self.coefficients.index(name) for name in slopes)]
         matrix = np.ones((size, len(columns)))
         for column, slope in enumerate(slopes.values(), start=1):
-            matrix[:, column] = slope + centring[place, columns[column]]
+            matrix[:, column] = slope + centring[index, columns[column]]
         _, distinct, inverse = np.unique(matrix, axis=0, return_index=True, return_inverse=True)
         upper = [(i, j) for i in range(len(columns)) for j in range(i, len(columns))]
         products = np.stack([matrix[:, i] * matrix[:, j] for i, j in upper], axis=1)
         pairs = [(columns[i], columns[j]) for i, j in upper]
-        return Block(np.array(columns), matrix, pairs, products, distinct, inverse.ravel())
+        return TermDesign(np.array(columns), matrix, pairs, products, distinct, inverse.ravel())
 
 
-def _spread(size: int, first: Block, second: Block) -> Array:
-    """To which entries of the Hessian each sum of products belongs: E with E; for the second and the first term
-    slope with slope, then E with slope; last the slopes of both. A coordinate may stand in both terms."""
+def _hessian_map(size: int, first: TermDesign, second: TermDesign) -> Array:
+    """To which entries of the Hessian each sum of products belongs, (P x P, sums).
+
+    The sums are: E with E; for the second and the first term slope with slope, then E with slope; last the slopes of
+    both terms. A coordinate may stand in both terms.
+    """
     pairs = [(0, 0)]
-    for block in (second, first):
-        pairs += block.pairs + [(0, int(column)) for column in block.columns]
-    alone = len(pairs)
-    pairs += [(int(one), int(other)) for one in first.columns for other in second.columns]
-    spread = np.zeros((size, size, len(pairs)))
-    for place, (row, column) in enumerate(pairs):
-        spread[row, column, place] += 1
-        if row != column or place >= alone:
-            spread[column, row, place] += 1
-    return spread.reshape(size * size, -1)
+    for term in (second, first):
+        pairs += term.pairs + [(0, int(column)) for column in term.columns]
+    squares = len(pairs)
+    pairs += [(int(row), int(column)) for row in first.columns for column in second.columns]
+    hessian_map = np.zeros((size, size, len(pairs)))
+    for index, (row, column) in enumerate(pairs):
+        hessian_map[row, column, index] += 1
+        if row != column or index >= squares:
+            hessian_map[column, row, index] += 1
+    return hessian_map.reshape(size * size, -1)
 
 
 def log_linear(name: str, parameters: Sequence[Parameter], capacity: Powers, data: Powers) -> Surface:
@@ -247,17 +251,17 @@ def log_linear(name: str, parameters: Sequence[Parameter], capacity: Powers, dat
     A variable may be a choice, "flops|params": the first that the points have.
     """
 
-    def terms(coordinates: Named, variables: Named) -> Jets:
+    def terms(coordinates: Named, variables: Named) -> LogTerms:
         return _product(coordinates, variables, "A", capacity), _product(coordinates, variables, "K", data)
 
-    def cut(values: Named, variables: Named) -> Cut:
-        (first, a), (second, c) = (_cut(values, variables, powers) for powers in (capacity, data))
+    def slice_factors(values: Named, variables: Named) -> SliceFactors:
+        (first, a), (second, c) = (_factor_and_exponent(values, variables, powers) for powers in (capacity, data))
         return first, second, a, c
 
     read = dict.fromkeys(variable for powers in (capacity, data) for variable, _ in powers.values())
     choices = tuple(one for one in read if "|" in one)
     needed = tuple(one for one in read if one not in choices)
-    return Surface(name, tuple(parameters), needed, terms, cut, choices, linear=True)
+    return Surface(name, tuple(parameters), needed, terms, slice_factors, choices, linear=True)
 
 
 def _product(coordinates: Named, variables: Named, level: str, powers: Powers) -> tuple[Array, Named]:
@@ -265,7 +269,7 @@ def _product(coordinates: Named, variables: Named, level: str, powers: Powers) -
     return coordinates[level] + sum(coordinates[name] * slope for name, slope in slopes.items()), slopes
 
 
-def _cut(values: Named, variables: Named, powers: Powers) -> tuple[Array, Array]:
+def _factor_and_exponent(values: Named, variables: Named, powers: Powers) -> tuple[Array, Array]:
     """The factor that the variables other than F and D make, and the exponent of F or D."""
     factor, main = np.ones(()), np.ones(())
     for exponent, (variable, sign) in powers.items():
@@ -281,5 +285,5 @@ def _cut(values: Named, variables: Named, powers: Powers) -> tuple[Array, Array]
 
 
 def choose(variables: Named, choice: str) -> Array:
-    """The first of the variables named in `choice` that is there."""
+    """The first of the variables named in `choice` ("flops|params") that the points have."""
     return next(variables[name] for name in choice.split("|") if name in variables)

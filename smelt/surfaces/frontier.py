@@ -1,7 +1,7 @@
 """Closed forms on a fitted surface: compute-optimal allocation, frontier, its inverse, gain and windows.
 
-At a given sparsity (and given loops and experts) every surface is a `Section`, L = E + A / F^a + K / D^c.
-With the compute C = F D held, its minimum is (Eq. 3, 4)
+At a given sparsity (and given loops and experts) every surface is a `Slice`, L = E + A / F^a + K / D^c.
+With the compute C = F D fixed, its minimum is (Eq. 3, 4)
 
     F* = (a A C^c / (c K))^(1/(a+c)),  D* = C / F*,  L*(C) = E + f C^-gamma,  gamma = a c / (a+c).
 
@@ -21,7 +21,7 @@ LARGEST = 700.0  # of a log ratio, so that a gain stays a finite number
 
 
 class Slice(NamedTuple):
-    """A surface with all but F and D held: scalars, or one entry each for every draw.
+    """A surface with all but F and D fixed: scalars, or one entry each for every draw.
 
     E in nats, A in nats (FLOPs per token)^a, K in nats tokens^c. For Eq. 2, A holds (1-S)^b.
     """
@@ -47,34 +47,34 @@ def box(points: Points) -> Box:
     return Box(*((float(value.min()), float(value.max())) for value in values))
 
 
-def loss(section: Slice, flops: Array | float, tokens: Array | float) -> Array:
+def loss(surface: Slice, flops: Array | float, tokens: Array | float) -> Array:
     """The loss in nats at F (FLOPs per token) and D (tokens)."""
-    E, A, K, a, c = section
+    E, A, K, a, c = surface
     return np.asarray(E + np.exp(np.log(A) - a * np.log(flops)) + np.exp(np.log(K) - c * np.log(tokens)))
 
 
-def gamma(section: Slice) -> Array:
+def gamma(surface: Slice) -> Array:
     """Exponent of the frontier in compute."""
-    return np.asarray(section.a * section.c / (section.a + section.c))
+    return np.asarray(surface.a * surface.c / (surface.a + surface.c))
 
 
-def optimum(section: Slice, compute: Array | float) -> tuple[Array, Array]:
+def optimum(surface: Slice, compute: Array | float) -> tuple[Array, Array]:
     """F* (FLOPs per token) and D* (tokens) of Eq. 3."""
     log_c = np.log(compute)
-    log_f = _log_scale(section) + log_c * section.c / (section.a + section.c)
+    log_f = _log_scale(surface) + log_c * surface.c / (surface.a + surface.c)
     return np.exp(log_f), np.exp(log_c - log_f)
 
 
-def frontier_loss(section: Slice, compute: Array | float) -> Array:
+def frontier_loss(surface: Slice, compute: Array | float) -> Array:
     """L*(C) of Eq. 4 in nats."""
-    return section.E + np.exp(_log_amplitude(section) - gamma(section) * np.log(compute))
+    return surface.E + np.exp(_log_amplitude(surface) - gamma(surface) * np.log(compute))
 
 
-def log_compute(section: Slice, loss: Array | float) -> Array:
+def log_compute(surface: Slice, loss: Array | float) -> Array:
     """log of the compute at which the frontier reaches `loss`; infinite where it never does."""
-    above = np.maximum(np.asarray(loss) - section.E, 0)
+    above = np.maximum(np.asarray(loss) - surface.E, 0)
     with np.errstate(divide="ignore"):
-        return np.asarray((_log_amplitude(section) - np.log(above)) / gamma(section))
+        return np.asarray((_log_amplitude(surface) - np.log(above)) / gamma(surface))
 
 
 def log_multiplier(target: Slice, reference: Slice, compute: Array | float) -> Array:
@@ -92,9 +92,9 @@ def gain(target: Slice, reference: Slice, compute: Array | float) -> Array:
     return gain_of(log_multiplier(target, reference, compute))
 
 
-def tokens_per_parameter(section: Slice, compute: Array | float) -> Array:
+def tokens_per_parameter(surface: Slice, compute: Array | float) -> Array:
     """TPP = D* / (F*/6): tokens per dense-equivalent parameter, a parameter being 6 training FLOPs per token."""
-    flops, tokens = optimum(section, compute)
+    flops, tokens = optimum(surface, compute)
     return 6 * tokens / flops
 
 
@@ -108,32 +108,32 @@ def data_crossover(target: Slice, reference: Slice) -> Array:
         return np.asarray(np.exp((np.log(target.K) - np.log(reference.K)) / difference))
 
 
-def meaningful(section: Slice) -> NDArray[np.bool_]:
+def meaningful(surface: Slice) -> NDArray[np.bool_]:
     """Whether the closed forms hold: both exponents of the trade-off are positive."""
-    return np.asarray((section.a > 0) & (section.c > 0))
+    return np.asarray((surface.a > 0) & (surface.c > 0))
 
 
-def window(section: Slice, trained: Box, compute: float) -> str:
+def window(surface: Slice, trained: Box, compute: float) -> str:
     """Where the optimum for `compute` lies: in the trained (F, D) box, in the compute window only, or outside."""
     if not trained.compute[0] <= compute <= trained.compute[1]:
         return EXTRAPOLATED
-    flops, tokens = optimum(section, compute)
-    held = trained.flops[0] <= flops <= trained.flops[1] and trained.tokens[0] <= tokens <= trained.tokens[1]
-    return INSIDE if held else EDGE
+    flops, tokens = optimum(surface, compute)
+    inside = trained.flops[0] <= flops <= trained.flops[1] and trained.tokens[0] <= tokens <= trained.tokens[1]
+    return INSIDE if inside else EDGE
 
 
-def worst(*windows: str) -> str:
-    """The weakest support among several windows."""
+def weakest(*windows: str) -> str:
+    """The weakest of several windows: extrapolated is weaker than edge, and edge than inside."""
     return max(windows, key=(INSIDE, EDGE, EXTRAPOLATED).index)
 
 
-def _log_scale(section: Slice) -> Array:
+def _log_scale(surface: Slice) -> Array:
     """log G, where F* = G C^(c/(a+c))."""
-    level = np.log(section.a) + np.log(section.A) - np.log(section.c) - np.log(section.K)
-    return np.asarray(level / (section.a + section.c))
+    level = np.log(surface.a) + np.log(surface.A) - np.log(surface.c) - np.log(surface.K)
+    return np.asarray(level / (surface.a + surface.c))
 
 
-def _log_amplitude(section: Slice) -> Array:
+def _log_amplitude(surface: Slice) -> Array:
     """log f of Eq. 4."""
-    scale = _log_scale(section)
-    return np.logaddexp(np.log(section.A) - section.a * scale, np.log(section.K) + section.c * scale)
+    scale = _log_scale(surface)
+    return np.logaddexp(np.log(surface.A) - surface.a * scale, np.log(surface.K) + surface.c * scale)

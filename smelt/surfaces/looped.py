@@ -1,19 +1,19 @@
 """Terms of the surfaces in which loops are a variable: effective parameters in place of FLOPs.
 
 Each function takes coordinates (logs of levels and scales) and the variables of the points, and returns both
-log terms with their exact slopes, as `forms.Surface` asks; a `_cut` takes coefficients and holds all but F
+log terms with their exact slopes, as `form.Surface` asks; a `_slice` takes coefficients and holds all but F
 and D. All are analytic, so that complex steps through them are exact.
 """
 
 import numpy as np
 
-from smelt.surfaces.form import Cut, Jets, Named
+from smelt.surfaces.form import LogTerms, Named, SliceFactors
 from smelt.surfaces.points import Array
 
 BILLION = 1e9
 
 
-def depth_terms(at: Named, variables: Named) -> Jets:
+def depth_terms(at: Named, variables: Named) -> LogTerms:
     """L = E + A (N_once + r^phi N_rec)^-a + K D^-c, r being the visits (iso-depth law, arXiv 2604.21106)."""
     size, by_phi = _depth(at["phi"], variables)
     log_tokens = np.log(variables["tokens"])
@@ -22,7 +22,7 @@ def depth_terms(at: Named, variables: Named) -> Jets:
     return (capacity, {"a": -size, "phi": -at["a"] * by_phi}), (data, {"c": -log_tokens})
 
 
-def depth_cut(values: Named, variables: Named) -> Cut:
+def depth_slice(values: Named, variables: Named) -> SliceFactors:
     """Effective parameters as a multiple of F, the same at every size."""
     size, _ = _depth(values["phi"][..., None], variables)
     ratio = np.mean(size - np.log(variables["flops"]), axis=-1)
@@ -37,7 +37,7 @@ def _depth(phi: Array, variables: Named) -> tuple[Array, Array]:
     return np.log(size), log_visits * looped / size
 
 
-def moe_terms(at: Named, variables: Named) -> Jets:
+def moe_terms(at: Named, variables: Named) -> LogTerms:
     """The joint law of arXiv 2609.40316, N and D in billions:
 
     L = E + A e^A_expansion N_eff^-(a - a_expansion log e) + K e^K_expansion D^-(c - c_expansion log e)
@@ -63,7 +63,7 @@ def moe_terms(at: Named, variables: Named) -> Jets:
     return (capacity, first), (data, second)
 
 
-def moe_cut(values: Named, variables: Named) -> Cut:
+def moe_slice(values: Named, variables: Named) -> SliceFactors:
     """Effective parameters as a multiple of F, and the expansion, both at their geometric means."""
     at = {name: value[..., None] for name, value in values.items()}
     at |= {name: np.log(at[name]) for name in ("kappa1", "kappa2", "expansion_start", "expansion_max")}

@@ -1,6 +1,6 @@
 """Frontier and gain by search, for any loss(F, D): the check on the closed forms.
 
-Nothing of a surface's form is used but that, with the compute held, its loss falls and then rises in F. A
+Nothing of a surface's form is used but that, with the compute fixed, its loss falls and then rises in F. A
 scan over log F brackets the minimum and scipy closes in on it; the frontier is inverted by bisection.
 """
 

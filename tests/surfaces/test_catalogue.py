@@ -1,4 +1,4 @@
-"""Every surface: its formula, its coordinates, its section and what the points must have."""
+"""Every surface: its formula, its coordinates, its slice and what the points must have."""
 
 from collections.abc import Mapping
 
@@ -117,7 +117,7 @@ def test_a_section_is_the_surface_at_one_shape(name: str) -> None:
     surface, at = SURFACES[name], variables(8)
     for row in range(8):
         one = {key: column[row : row + 1] for key, column in at.items()}
-        cut = surface.section(VALUES[name], one)
+        cut = surface.slice(VALUES[name], one)
         for grow, more in ((1.0, 1.0), (3.0, 1.0), (1.0, 5.0)):
             sizes = ("flops", "params", "active_params", "looped_params")
             grown = one | {key: one[key] * grow for key in sizes} | {"tokens": one["tokens"] * more}
@@ -127,7 +127,7 @@ def test_a_section_is_the_surface_at_one_shape(name: str) -> None:
 
 def test_sections_of_draws() -> None:
     drawn = VALUES["smelt"] * np.linspace(0.9, 1.1, 7)[:, None]
-    cut = SMELT.section(drawn, {"active": np.float64(0.05)})
+    cut = SMELT.slice(drawn, {"active": np.float64(0.05)})
     np.testing.assert_allclose(cut.A, drawn[:, 1] * 0.05 ** drawn[:, 4], rtol=1e-12)
     assert cut.E.shape == cut.c.shape == (7,)
 
@@ -136,7 +136,7 @@ def test_capacity_in_parameters_where_there_are_no_flops() -> None:
     at = {key: column for key, column in variables(20).items() if key in ("params", "tokens")}
     expected = 1.8172 + 477.8 * at["params"] ** -0.3473 + 2143 * at["tokens"] ** -0.3672
     np.testing.assert_allclose(CHINCHILLA.predict(VALUES["chinchilla"], at), expected, rtol=1e-12)
-    cut = CHINCHILLA.section(VALUES["chinchilla"], at)
+    cut = CHINCHILLA.slice(VALUES["chinchilla"], at)
     np.testing.assert_allclose(cut.A * (6 * at["params"]) ** -cut.a, 477.8 * at["params"] ** -0.3473, rtol=1e-12)
 
 
@@ -162,7 +162,7 @@ def test_what_nothing_can_determine_is_held(
     at = variables(20)
     at |= {key: np.full(20, value) for key, value in changes.items()}
     mine = points(np.full(20, 2.0), at)
-    assert surface.held(mine) == held
+    assert surface.fixed(mine) == held
     design = surface.design(mine, {key: value for key, (value, _) in held.items()})
     assert [surface.coefficients[place] for place in np.flatnonzero(~design.free)] == list(held)
 

@@ -129,5 +129,5 @@ def test_windows() -> None:
     places = {5e18: "extrapolated", 1e20: "inside", 8e20: "inside", 1.1e21: "edge", 2e21: "edge", 3e21: "extrapolated"}
     dense = cut("baseline", 0.85)
     assert {compute: frontier.window(dense, box, compute) for compute in places} == places
-    assert frontier.worst("inside", "edge") == "edge"
-    assert frontier.worst("extrapolated", "inside") == "extrapolated"
+    assert frontier.weakest("inside", "edge") == "edge"
+    assert frontier.weakest("extrapolated", "inside") == "extrapolated"

@@ -45,7 +45,7 @@ def endpoint(flops: Array, tokens: Array) -> dict[str, Array]:
 
 def held(surface: Surface, values: Array) -> frontier.Slice:
     one = {name: np.atleast_1d(value) for name, value in endpoint(np.array(1e9), np.array(1e10)).items()}
-    return surface.section(values, one)
+    return surface.slice(values, one)
 
 
 def loss_of(surface: Surface, values: Array) -> search.Loss:

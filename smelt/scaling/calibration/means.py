@@ -151,7 +151,7 @@ def _fill(row: dict[str, Any], residuals: Residuals, chosen: NDArray[np.bool_], 
         means = np.einsum("bn,bn->b", weights[drawn], residuals.drawn[drawn][:, chosen]) / total[drawn]
         row["low"], row["high"] = support.interval(means)
         row["draws"] = support.count
-        notes += support.notes
+        notes += support.caveats
         if support.enough and not drawn.all():
             notes.append(f"draws excluded: {100 * (1 - drawn.mean()):.3g} % of the draws hold no cell of the group")
     row["reason"] = "; ".join(notes) or None

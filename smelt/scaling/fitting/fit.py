@@ -75,8 +75,8 @@ def choices(settings: Settings) -> Surface:
 
 def fit_point(points: Points, settings: Settings) -> tuple[Array | None, str, str]:
     """The surface of the settings fitted to some points: coefficients (or none), those on a bound, and a reason."""
-    _, found, reason = _point(points, choices(settings), settings)
-    return (None, "none", reason) if found is None else (found.values, " ".join(found.at_bound) or "none", reason)
+    _, fit, reason = _point(points, choices(settings), settings)
+    return (None, "none", reason) if fit is None else (fit.values, " ".join(fit.at_bound) or "none", reason)
 
 
 def fit_surfaces(points: Mapping[str, Points], settings: Settings) -> dict[str, Fitted]:
@@ -97,19 +97,19 @@ def cells_of(points: Mapping[str, Points]) -> list[Cell]:
 
 
 def _point(points: Points, surface: Surface, settings: Settings) -> tuple[Design, point_fit.Fit | None, str]:
-    held = surface.held(points)
-    design = surface.design(points, {name: value for name, (value, _) in held.items()})
+    fixed = surface.fixed(points)
+    design = surface.design(points, {name: value for name, (value, _) in fixed.items()})
     if not refit.identified(points, design, np.ones((1, design.size)))[0]:
         return design, None, _shortage(points, design)
-    reason = "; ".join(dict.fromkeys(why for _, why in held.values()))
+    reason = "; ".join(dict.fromkeys(why for _, why in fixed.values()))
     return design, point_fit.fit(points, surface, design, settings), reason
 
 
 def _fitted(points: Points, surface: Surface, drawn: Array, cells: Sequence[Cell], settings: Settings) -> Fitted:
-    design, found, reason = _point(points, surface, settings)
-    refits = _refits(points, design, found, drawn, settings)
-    without = _refits(points, design, found, resampling.without_each(points, cells), settings)
-    return Fitted(points, design, found, refits, without, reason)
+    design, fit, reason = _point(points, surface, settings)
+    refits = _refits(points, design, fit, drawn, settings)
+    without = _refits(points, design, fit, resampling.without_each(points, cells), settings)
+    return Fitted(points, design, fit, refits, without, reason)
 
 
 def _refits(points: Points, design: Design, fit: point_fit.Fit | None, weights: Array, settings: Settings) -> Refits:
@@ -149,21 +149,21 @@ def coefficient_row(name: str, fitted: Fitted, settings: Settings) -> dict[str, 
     row |= {key: getattr(fit, key) for key in CERTIFICATE}
     row |= {"gamma": _gamma(fitted, fit.values).item(), "at_bound": " ".join(fit.at_bound) or "none"}
     draws = fitted.drawn.draws
-    held = support([draws], frontier=False)
+    usable = support([draws], frontier=False)
     columns = dict(zip(surface.coefficients, draws.values.T, strict=True)) | {"gamma": _gamma(fitted, draws.values)}
     for key, values in columns.items():
-        row[f"{key}_low"], row[f"{key}_high"] = held.interval(values)
-    row["draws"] = held.count
+        row[f"{key}_low"], row[f"{key}_high"] = usable.interval(values)
+    row["draws"] = usable.count
     row["gamma_jackknife_low"], row["gamma_jackknife_high"] = _jackknife(fitted)
     narrow = resampling.NARROW.get(settings.resample, "")
-    row["reason"] = "; ".join(filter(None, (fitted.reason, narrow, *held.notes))) or None
+    row["reason"] = "; ".join(filter(None, (fitted.reason, narrow, *usable.caveats))) or None
     return row
 
 
 def _gamma(fitted: Fitted, values: Array) -> Array:
     """gamma of one or many surfaces, at the shape of the fitted points; 0 where an exponent is."""
     with np.errstate(all="ignore"):
-        return np.nan_to_num(gamma(fitted.design.surface.section(values, fitted.points.variables)))
+        return np.nan_to_num(gamma(fitted.design.surface.slice(values, fitted.points.variables)))
 
 
 def _jackknife(fitted: Fitted) -> tuple[float | None, float | None]:

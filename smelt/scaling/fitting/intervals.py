@@ -32,7 +32,7 @@ class UsableDraws:
 
     usable: NDArray[np.bool_]
     reason: str  # empty where all are used
-    remark: str  # on the draws that are used
+    caveat: str  # on the draws that are used
     bounded: float = 0.0  # share of the draws that are used with a coefficient on a bound
 
     @property
@@ -46,12 +46,12 @@ class UsableDraws:
         return int(self.usable.sum()) if self.enough else 0
 
     @property
-    def notes(self) -> list[str]:
-        """What to say beside an interval."""
-        return [text for text in (self.reason, self.remark if self.enough else "") if text]
+    def caveats(self) -> list[str]:
+        """What a reader should know of an interval."""
+        return [text for text in (self.reason, self.caveat if self.enough else "") if text]
 
     @property
-    def doubts(self) -> list[str]:
+    def unresolved_because(self) -> list[str]:
         """Why an interval establishes no sign, whatever its ends."""
         if not self.enough:
             return [self.reason]
@@ -69,20 +69,20 @@ class UsableDraws:
         return float(low), float(high)
 
 
-def support(draws: Sequence[Draws], frontier: bool = True, sections: Sequence[Slice] = ()) -> UsableDraws:
+def support(draws: Sequence[Draws], frontier: bool = True, slices: Sequence[Slice] = ()) -> UsableDraws:
     """The draws in which every architecture given has a surface (and, for `frontier`, a frontier).
 
-    `sections` of the draws, where given, say whether there is a frontier; otherwise a and c do.
+    `slices` of the draws, where given, say whether there is a frontier; otherwise a and c do.
     """
     causes = {"leave a coefficient unidentified": [~one.identified for one in draws]}
     causes["did not converge"] = [one.identified & ~one.converged for one in draws]
     if frontier:
-        there = [meaningful(one) for one in sections] or [_trades_off(one) for one in draws]
+        there = [meaningful(one) for one in slices] or [_trades_off(one) for one in draws]
         causes["have an exponent of zero"] = [one.converged & ~has for one, has in zip(draws, there, strict=True)]
     verdict = supported({cause: np.logical_or.reduce(masks) for cause, masks in causes.items()})
     bounded = verdict.usable & np.logical_or.reduce([one.at_bound != "none" for one in draws])
-    remark = f"in {100 * bounded.mean():.3g} % of the draws a coefficient is on a bound" if bounded.any() else ""
-    return dataclasses.replace(verdict, remark=remark, bounded=float(bounded.mean()))
+    caveat = f"in {100 * bounded.mean():.3g} % of the draws a coefficient is on a bound" if bounded.any() else ""
+    return dataclasses.replace(verdict, caveat=caveat, bounded=float(bounded.mean()))
 
 
 def supported(causes: Mapping[str, NDArray[np.bool_]]) -> UsableDraws:

@@ -42,21 +42,21 @@ def minimise(
     design: Design,
     weights: Array,
     delta: float,
-    held: NDArray[np.bool_] | None = None,
+    fixed: NDArray[np.bool_] | None = None,
     steps: int = STEPS,
 ) -> Minimum:
     """Minimise each row of `theta` (B, P) under the row of `weights` (B, n) beside it.
 
-    Coordinates in `held` (P,) keep the value that each row starts with.
+    Coordinates in `fixed` (P,) keep the value that each row starts with.
     """
-    return _run(theta, design, weights, delta, held, steps, False)
+    return _run(theta, design, weights, delta, fixed, steps, False)
 
 
 def approach(
-    theta: Array, design: Design, weights: Array, delta: float, held: NDArray[np.bool_] | None = None
+    theta: Array, design: Design, weights: Array, delta: float, fixed: NDArray[np.bool_] | None = None
 ) -> Array:
     """A few steps by the Hessian from afar (see `evaluate`): they halve the way of a start that is not near."""
-    return _run(theta, design, weights, delta, held, APPROACH, True).theta
+    return _run(theta, design, weights, delta, fixed, APPROACH, True).theta
 
 
 def _run(
@@ -64,12 +64,12 @@ def _run(
     design: Design,
     weights: Array,
     delta: float,
-    held: NDArray[np.bool_] | None,
+    fixed: NDArray[np.bool_] | None,
     steps: int,
     smooth: bool,
 ) -> Minimum:
-    starts, fixed = np.clip(theta, design.lower, design.upper), ~design.free
-    fixed = fixed if held is None else fixed | held
+    starts = np.clip(theta, design.lower, design.upper)
+    fixed = ~design.free if fixed is None else fixed | ~design.free
     starts = np.where(fixed, theta, starts)
     ends = Minimum(starts.copy(), np.full(len(starts), np.inf), np.zeros(len(starts), int), np.zeros(len(starts), bool))
     rows = np.arange(min(POOL, len(starts)))
@@ -131,7 +131,7 @@ def _select(pool: _Pool, places: NDArray[np.int64] | slice) -> _Pool:
 
 def _advance(pool: _Pool, design: Design, delta: float, smooth: bool = False) -> None:
     """Evaluate each candidate, and go there where the objective is lower."""
-    width = max(16, CHUNK // design.size // (1 if design.blocks else len(pool.theta)))
+    width = max(16, CHUNK // design.size // (1 if design.term_designs else len(pool.theta)))
     for begin in range(0, pool.taken.size, width):
         part = _select(pool, slice(begin, begin + width))
         trial = evaluate(part.candidate, design, part.weights, delta, smooth)
@@ -146,24 +146,24 @@ def _advance(pool: _Pool, design: Design, delta: float, smooth: bool = False) ->
 def _step(pool: _Pool, design: Design, fixed: NDArray[np.bool_]) -> tuple[Array, Array]:
     """The damped step of each fit, and the decrease that an undamped one predicts (its certificate)."""
     # An entry on a bound that its gradient pushes outward stays there.
-    held = (pool.theta <= design.lower[:, None]) & (pool.gradient > 0)
-    held |= (pool.theta >= design.upper[:, None]) & (pool.gradient < 0)
-    held |= fixed[:, None]
-    size, count = held.shape
+    stopped = (pool.theta <= design.lower[:, None]) & (pool.gradient > 0)
+    stopped |= (pool.theta >= design.upper[:, None]) & (pool.gradient < 0)
+    stopped |= fixed[:, None]
+    size, count = stopped.shape
     # Two systems side by side, undamped and damped, each with the gradient as its last column.
     systems = np.empty((size, size + 1, 2, count))
     systems[:, :-1] = pool.hessian[:, :, None]
     systems[:, -1] = pool.gradient[:, None]
-    if held.any():
-        systems *= ~held[:, None, None]
-        systems[:, :-1] *= ~held[None, :, None]
+    if stopped.any():
+        systems *= ~stopped[:, None, None]
+        systems[:, :-1] *= ~stopped[None, :, None]
     diagonal = np.einsum("iisb->isb", systems[:, :-1])  # a view
     top = np.abs(diagonal[:, 0]).max(axis=0)
-    diagonal += np.where(held, top, 0)[:, None]
+    diagonal += np.where(stopped, top, 0)[:, None]
     diagonal[:, 1] += pool.damping * top
     solution = _solve(systems, SINGULAR * top + 1e-300)
-    decrease = np.einsum("ib,ib->b", np.where(held, 0, pool.gradient), solution[:, 0]) / 2
-    return np.where(held, 0, -solution[:, 1]), decrease
+    decrease = np.einsum("ib,ib->b", np.where(stopped, 0, pool.gradient), solution[:, 0]) / 2
+    return np.where(stopped, 0, -solution[:, 1]), decrease
 
 
 def _solve(systems: Array, least: Array) -> Array:

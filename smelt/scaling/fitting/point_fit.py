@@ -32,7 +32,7 @@ class Fit:
     theta: Array
     values: Array  # the coefficients
     objective: float
-    gradient_norm: float  # of the objective in units of delta^2, entries held by a bound left out
+    gradient_norm: float  # of the objective in units of delta^2, entries stopped by a bound left out
     iterations: int  # of the best start
     start_spread: float  # (worst - best) / best objective over the starts
     start_share: float  # share of starts within AGREES of the best
@@ -126,7 +126,7 @@ def random_starts(design: Design, count: int) -> Array:
 
 
 def bounds_hit(theta: Array, design: Design) -> NDArray[np.bool_]:
-    """Which entries of theta (..., P) lie on a bound (an entry held fixed does not count)."""
+    """Which entries of theta (..., P) lie on a bound (a fixed entry does not count)."""
     near = np.minimum(np.abs(theta - design.lower), np.abs(theta - design.upper)) <= NEAR
     return np.asarray(near & design.free)
 
@@ -140,5 +140,5 @@ def bound_names(hit: NDArray[np.bool_], surface: Surface) -> NDArray[np.str_]:
 
 def _gradient_norm(theta: Array, design: Design, weights: Array, delta: float) -> float:
     _, gradient, _ = derivatives(theta[None], design, weights[None], delta)
-    held = ((theta <= design.lower) & (gradient[0] > 0)) | ((theta >= design.upper) & (gradient[0] < 0))
-    return float(np.linalg.norm(np.where(held | ~design.free, 0, gradient[0])))
+    stopped = ((theta <= design.lower) & (gradient[0] > 0)) | ((theta >= design.upper) & (gradient[0] < 0))
+    return float(np.linalg.norm(np.where(stopped | ~design.free, 0, gradient[0])))

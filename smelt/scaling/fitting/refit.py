@@ -1,9 +1,7 @@
-"""Bootstrap: all surfaces refitted on the same resamples of the study.
+"""A surface refitted on the weights of each bootstrap draw (see `resampling`), all draws at once.
 
-A cell is scale x sparsity; all its endpoints (architectures, branches, seeds) go in or out together, for
-the six branches of a run share its stable phase and the residuals of a cell agree with one another. A
-resample is a weight per cell, so every draw is a weighted fit of the same points. Where a grid is small,
-cells can be resampled within each scale; single endpoints can be resampled for comparison.
+A resample is a weight per unit, so every draw is a weighted fit of the same points. Each draw starts from the point
+fit and from two starts around it, and may then take over the solution of another draw.
 """
 
 from typing import NamedTuple
@@ -22,7 +20,7 @@ SPARSITIES = ("active", "expansion")  # variables that a sparsity sets
 RANK = 1e-6  # smallest singular value that counts as information, relative to that of all points
 STARTS = 3  # of each draw
 BETTER = 1e-9  # relative decrease that makes the solution of another draw a better start
-SOLUTIONS = 1000  # of other draws that each draw is held against
+SOLUTIONS = 1000  # of other draws that each draw is compared with
 ROUNDS = 5
 STOPPED = 1e-9  # decrease that a Newton step still predicts where the reference solver is taken to have converged
 
@@ -58,21 +56,22 @@ def identified(points: Points, design: Design, drawn: Array) -> NDArray[np.bool_
 def refit(theta: Array, design: Design, drawn: Array, settings: Settings, starts: int = STARTS) -> Refit:
     """The best fit of each draw, weights (draws, n), over its starts, the first being the point fit `theta`.
 
-    Each draw is then held against the solutions of others, and refitted from one that is better for it.
+    Each draw is then compared with the solutions of others, and refitted from one that is better for it.
+    Objectives are in units of delta^2.
     """
     first = np.repeat(starts_around(theta, design)[:starts, None], len(drawn), axis=1)
-    found = _solve(first, design, drawn, settings)
+    minimum = _solve(first, design, drawn, settings)
     missed = np.zeros(len(drawn), dtype=bool)
     for _ in range(ROUNDS):
-        better, start = _better_start(found, design, drawn, settings.huber_delta)
+        better, start = _better_start(minimum, design, drawn, settings.huber_delta)
         if not better.size:
             break
         missed[better] = True
         again = _solve(start[None], design, drawn[better], settings)
-        lower = again.objective < found.objective[better]
-        for values, new in zip(found, again, strict=True):
+        lower = again.objective < minimum.objective[better]
+        for values, new in zip(minimum, again, strict=True):
             values[better[lower]] = new[lower]
-    return Refit(found, int(missed.sum()))
+    return Refit(minimum, int(missed.sum()))
 
 
 def _solve(starts: Array, design: Design, drawn: Array, settings: Settings) -> newton.Minimum:
@@ -104,21 +103,23 @@ def starts_around(theta: Array, design: Design) -> Array:
     return np.asarray(theta * moves[:, :, 0].T + moves[:, :, 1].T)
 
 
-def _better_start(found: newton.Minimum, design: Design, drawn: Array, delta: float) -> tuple[NDArray[np.int64], Array]:
+def _better_start(
+    minimum: newton.Minimum, design: Design, drawn: Array, delta: float
+) -> tuple[NDArray[np.int64], Array]:
     """The draws for which the solution of another is better than their own, and the best of those."""
-    losses = point_losses(found.theta[:SOLUTIONS], design, delta)
+    losses = point_losses(minimum.theta[:SOLUTIONS], design, delta)
     best = np.concatenate([(part @ losses).argmin(axis=1) for part in np.array_split(drawn, len(drawn) // 500 + 1)])
     there = np.einsum("bn,nb->b", drawn, losses[:, best])
-    better = np.flatnonzero(there < found.objective * (1 - BETTER) - newton.ROUNDING)
-    return better, found.theta[best[better]]
+    better = np.flatnonzero(there < minimum.objective * (1 - BETTER) - newton.ROUNDING)
+    return better, minimum.theta[best[better]]
 
 
 def _smooth(points: Points) -> dict[str, Array]:
     """The variables, with those that a scale or a sparsity sets replaced by its mean, each architecture apart."""
-    found = dict(points.variables)
+    smooth = dict(points.variables)
     for names, labels in ((SIZES, points.scale), (SPARSITIES, points.sparsity)):
         groups = np.unique(np.stack([points.names, labels]), axis=1, return_inverse=True)[1].ravel()
-        for name in set(names) & found.keys():
-            means = np.bincount(groups, found[name]) / np.bincount(groups)
-            found[name] = means[groups]
-    return found
+        for name in set(names) & smooth.keys():
+            means = np.bincount(groups, smooth[name]) / np.bincount(groups)
+            smooth[name] = means[groups]
+    return smooth

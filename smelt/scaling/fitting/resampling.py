@@ -23,10 +23,9 @@ NARROW = {
 
 
 def unit_keys(points: Points, resample: str) -> list[tuple[Hashable, ...]]:
-    """What each point is resampled as part of: its cell, or (`endpoints`) its place within the cell.
+    """The resampling unit of each point: its cell, or (`endpoints`) its cell and its rank in it by tokens.
 
-    Endpoints of one architecture take their places by their tokens, so that those of another in the same
-    place go in or out with them.
+    Endpoints of different architectures with the same cell and rank are one unit, and go in or out together.
     """
     if resample != "endpoints":
         return list(points.cells)
@@ -34,16 +33,16 @@ def unit_keys(points: Points, resample: str) -> list[tuple[Hashable, ...]]:
     counts: dict[tuple[str, ...], int] = {}
     for row in np.argsort(points.tokens, kind="stable").tolist():
         cell = (str(points.scale[row]), str(points.sparsity[row]))
-        place = counts.setdefault((str(points.names[row]), *cell), 0)
+        rank = counts.setdefault((str(points.names[row]), *cell), 0)
         counts[str(points.names[row]), *cell] += 1
-        keys[row] = (*cell, place)
+        keys[row] = (*cell, rank)
     return keys
 
 
 def weights(units: Sequence[tuple[Hashable, ...]], settings: Settings) -> Array:
-    """How often each unit (a cell, first its scale) comes up in each draw, (draws, units).
+    """Bootstrap counts, (draws, units): how often each resampling unit is drawn. A unit begins with its scale.
 
-    Draw i depends on the seed and i alone.
+    Draw i depends on the seed and i alone. Raises UserError where cells are resampled by scale and a scale has one.
     """
     strata = [np.arange(len(units))]
     if settings.resample == "cells_by_scale":
@@ -66,13 +65,14 @@ def weights(units: Sequence[tuple[Hashable, ...]], settings: Settings) -> Array:
 def draw_weights(points: Mapping[str, Points], settings: Settings) -> dict[str, Array]:
     """The weights of the points of each entry in each draw, (draws, points), from the same draws of units."""
     keys = {name: unit_keys(one, settings.resample) for name, one in points.items()}
-    units = sorted({key for mine in keys.values() for key in mine})
+    units = sorted({key for of_points in keys.values() for key in of_points})
     drawn = weights(units, settings)
-    place = {unit: column for column, unit in enumerate(units)}
-    return {name: drawn[:, [place[key] for key in mine]] for name, mine in keys.items()}
+    column = {unit: index for index, unit in enumerate(units)}
+    return {name: drawn[:, [column[key] for key in of_points]] for name, of_points in keys.items()}
 
 
 def without_each(points: Points, cells: Sequence[tuple[str, str]]) -> Array:
     """Weights that leave out one cell after the other, (cells, points)."""
-    mine = points.cells
-    return np.array([[float(one != cell) for one in mine] for cell in cells]).reshape(len(cells), len(mine))
+    of_points = points.cells
+    kept = [[float(of_point != cell) for of_point in of_points] for cell in cells]
+    return np.array(kept).reshape(len(cells), len(of_points))

@@ -152,7 +152,7 @@ class Frontier:
         variables = {name: column[of_label] for name, column in points.variables.items()}
         variables["active"] = np.float64(1 - self.settings.sparsity_values[self.label])
         with np.errstate(all="ignore"):  # of the draws that are not used
-            return self.surface.surface.section(values, variables)
+            return self.surface.surface.slice(values, variables)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -215,7 +215,7 @@ class Comparison:
     def window(self, budget: float) -> str:
         """Where a gain lies: it rests on the target's optimum at its budget and the reference's at the one it needs."""
         needed = np.log(budget) + self.log_multiplier(budget)
-        return frontier.worst(
+        return frontier.weakest(
             self.target.window(budget),
             self.reference.window(float(np.exp(min(needed, frontier.LARGEST)))),
         )
@@ -243,7 +243,7 @@ def compare(by_name: Mapping[tuple[str, str], Frontier], reference: str) -> dict
 def usable_draws(frontiers: Sequence[Frontier]) -> UsableDraws:
     """The draws in which all of these have a frontier."""
     draws = [one.surface.draws for one in frontiers if one.surface.draws is not None]
-    return support(draws, sections=[one.drawn for one in frontiers])
+    return support(draws, slices=[one.drawn for one in frontiers])
 
 
 def read_surfaces(

@@ -121,13 +121,13 @@ def _fill(row: dict[str, Any], comparison: Comparison) -> tuple[list[str], list[
     usable, gains = comparison.usable, comparison.drawn_gains(budget)
     row["gain_low"], row["gain_high"] = usable.interval(gains)
     row["draws"] = usable.count
-    unresolved_because += usable.doubts
+    unresolved_because += usable.unresolved_because
     if row["gain_low"] is not None:
         if row["gain_low"] <= 0 <= row["gain_high"]:
             unresolved_because.append("the interval spans zero")
         never = float((gains[usable.usable] >= 1).mean())
         caveats = [f"in {100 * never:.3g} % of the draws {name} never reaches this loss"] if never else []
-        caveats += usable.notes
+        caveats += usable.caveats
     row["jackknife_low"], row["jackknife_high"], why = leave_one_out.gain_interval(comparison, budget)
     return unresolved_because, [*caveats, *([why] if why else [])]
 

@@ -54,14 +54,14 @@ class Choice(NamedTuple):
 
 def choices(settings: Settings) -> list[Choice]:
     """All variations, the study's own choice among those of each kind."""
-    own = settings.s_convention
-    conventions = CONVENTIONS if own in CONVENTIONS else (own, *CONVENTIONS)
-    found = [Choice("s_convention", name, settings, "S" if name == own else f"S_{name}") for name in conventions]
+    chosen = settings.s_convention
+    conventions = CONVENTIONS if chosen in CONVENTIONS else (chosen, *CONVENTIONS)
+    varied = [Choice("s_convention", name, settings, "S" if name == chosen else f"S_{name}") for name in conventions]
     for name in dict.fromkeys([settings.surface, *SURFACES]):
-        found.append(Choice("surface", name, dataclasses.replace(settings, surface=name)))
+        varied.append(Choice("surface", name, dataclasses.replace(settings, surface=name)))
     for delta in sorted({settings.huber_delta, *settings.huber_deltas}):
-        found.append(Choice("huber_delta", f"{delta:g}", dataclasses.replace(settings, huber_delta=delta)))
-    return found
+        varied.append(Choice("huber_delta", f"{delta:g}", dataclasses.replace(settings, huber_delta=delta)))
+    return varied
 
 
 def fit_surfaces(points: Mapping[str, Points], settings: Settings, s_column: str) -> list[FittedSurface]:

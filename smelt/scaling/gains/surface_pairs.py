@@ -1,4 +1,4 @@
-"""What two surfaces say side by side, whatever the budget: exponents of their frontiers, crossover of their data terms.
+"""What two surfaces say side by side, at any budget: exponents of their frontiers, crossover of their data terms.
 
 Below the crossover the architecture whose data term falls more slowly loses less for want of text, above it
 the other. With the sparsity the pair can change only in surfaces whose exponents depend on the experts; then
@@ -70,15 +70,15 @@ def _fill(row: dict[str, Any], comparison: Comparison) -> list[str]:
     row["gamma_ratio_low"], row["gamma_ratio_high"] = usable.interval(ratios)
     row["draws"] = usable.count
     crossover = float(_log_crossover(target.fitted, reference.fitted))
-    return usable.notes + _fill_crossover(row, crossover, _log_crossover(target.drawn, reference.drawn), usable)
+    return usable.caveats + _fill_crossover(row, crossover, _log_crossover(target.drawn, reference.drawn), usable)
 
 
-def _fill_crossover(row: dict[str, Any], here: float, many: Array, held: UsableDraws) -> list[str]:
-    if np.isnan(here):
+def _fill_crossover(row: dict[str, Any], fitted: float, drawn: Array, usable: UsableDraws) -> list[str]:
+    if np.isnan(fitted):
         return ["no crossover: the data terms are the same"]
-    row["data_crossover_tokens"] = _tokens(here)
+    row["data_crossover_tokens"] = _tokens(fitted)
     # Draws whose exponents are close to each other put the crossover anywhere; the quantiles stand that.
-    low, high = held.interval(np.clip(np.nan_to_num(many, nan=0), -frontier.LARGEST, frontier.LARGEST))
+    low, high = usable.interval(np.clip(np.nan_to_num(drawn, nan=0), -frontier.LARGEST, frontier.LARGEST))
     if low is None or high is None:
         return []
     row["data_crossover_tokens_low"], row["data_crossover_tokens_high"] = _tokens(low), _tokens(high)

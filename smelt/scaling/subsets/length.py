@@ -116,7 +116,7 @@ def family_rows(about: Row, family: Shapes, filling: Sequence[Row], drawn: Array
         row["tilt"] = _number(tilt(profile))
         usable, averages = _averages(family, drawn)
         support = supported({"have no pair, or no tilt": ~usable})
-        notes += support.notes
+        notes += support.caveats
         if support.enough:
             row["draws"] = support.count
             low, high = percentile_interval(averages[usable])

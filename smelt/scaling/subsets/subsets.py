@@ -126,8 +126,8 @@ def gain_of(comparison: Comparison, budget: float) -> Gain:
     usable, gains = comparison.usable, comparison.drawn_gains(budget)
     row["gain_low"], row["gain_high"] = usable.interval(gains)
     row["draws"] = usable.count
-    doubts += [*(doubtful(row) if usable.enough else []), *usable.doubts]
-    row |= {"resolved": not doubts, "reason": sentence([*doubts, *(usable.notes if usable.enough else [])])}
+    doubts += [*(doubtful(row) if usable.enough else []), *usable.unresolved_because]
+    row |= {"resolved": not doubts, "reason": sentence([*doubts, *(usable.caveats if usable.enough else [])])}
     return Gain(row, gains, usable)
 
 
@@ -156,7 +156,7 @@ def quartile_row(share: Array, gains: Sequence[Gain], names: Sequence[str]) -> d
     Sources without a gain are left out and named; above MOST_EXCLUDED of the quartile there is no gain.
     """
     windows = [one.row["window"] for one, part in zip(gains, share, strict=True) if part > 0]
-    row: dict[str, Any] = {"window": frontier.worst(*windows), "draws": 0, "resolved": False}
+    row: dict[str, Any] = {"window": frontier.weakest(*windows), "draws": 0, "resolved": False}
     known = np.array([one.drawn is not None for one in gains])
     lost = float(share[~known].sum())
     missing = [name for name, there, part in zip(names, known, share, strict=True) if part > 0 and not there]
@@ -177,10 +177,11 @@ def quartile_row(share: Array, gains: Sequence[Gain], names: Sequence[str]) -> d
     row["gain_low"], row["gain_high"] = support.interval(np.asarray(drawn))
     row["draws"] = support.count
     if support.enough:
-        doubts = doubtful(row) + list(dict.fromkeys(why for _, one in used if one.usable for why in one.usable.doubts))
-        notes += support.notes
+        of_sources = [why for _, one in used if one.usable for why in one.usable.unresolved_because]
+        doubts = doubtful(row) + list(dict.fromkeys(of_sources))
+        notes += support.caveats
     else:
-        doubts = support.doubts
+        doubts = support.unresolved_because
     return row | {"resolved": not doubts, "reason": sentence([*doubts, *notes])}
 
 
@@ -266,7 +267,7 @@ def _quartiles(pairs: pd.DataFrame, losses: Array, gains: Sequence[Gain], names:
         row = {"kind": "quartile", "subset": f"Q{place + 1}", "sources": size}
         if share is None:
             missing = {"draws": 0, "resolved": False, "reason": wrong}
-            rows.append(row | missing | {"window": frontier.worst(*(one.row["window"] for one in gains))})
+            rows.append(row | missing | {"window": frontier.weakest(*(one.row["window"] for one in gains))})
         else:
             rows.append(row | quartile_row(share[place], gains, names))
     return rows

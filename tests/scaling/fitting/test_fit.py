@@ -108,7 +108,7 @@ def test_held_coordinates_keep_their_values(noisy: tuple[Points, Design, dict[st
     _, design, fits = noisy
     starts = fits["newton"].theta + 0.01 * np.random.default_rng(0).standard_normal((9, 6))
     held = np.array([False, False, False, True, True, True])
-    ends = newton.minimise(starts, design, np.ones((9, design.size)), DELTA, held=held)
+    ends = newton.minimise(starts, design, np.ones((9, design.size)), DELTA, fixed=held)
     np.testing.assert_array_equal(ends.theta[:, 3:], starts[:, 3:])
     assert ends.converged.all()
     assert (ends.objective >= fits["newton"].objective / DELTA**2 * (1 - 1e-12)).all()

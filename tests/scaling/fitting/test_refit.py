@@ -103,7 +103,7 @@ def test_leaving_out_each_cell() -> None:
 )
 def test_share_of_unidentified_draws(scales: int, sparsities: int, share: float, near: float) -> None:
     side = points(endpoint_rows(part(scales, sparsities)), "baseline")
-    design = SMELT.design(side, {name: value for name, (value, _) in SMELT.held(side).items()})
+    design = SMELT.design(side, {name: value for name, (value, _) in SMELT.fixed(side).items()})
     drawn = resampling.draw_weights({"one": side}, using(bootstrap_draws=2000, seed=1))["one"]
     assert 1 - refit.identified(side, design, drawn).mean() == pytest.approx(share, abs=near)
 

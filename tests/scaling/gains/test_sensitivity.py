@@ -88,7 +88,7 @@ def test_the_nominal_s_of_one_side_alone(tmp_path: Path) -> None:
     assert at_bound == "none"
     found = []
     for value in VALUES.values():
-        mine, other = (SMELT.section(one, {"active": np.float64(1 - value)}) for one in (values, SURFACES["baseline"]))
+        mine, other = (SMELT.slice(one, {"active": np.float64(1 - value)}) for one in (values, SURFACES["baseline"]))
         found.append(100 * float(frontier.gain(mine, other, 1e21)))
     assert found == pytest.approx((15.53, 14.80, 14.56), abs=0.03)
 
