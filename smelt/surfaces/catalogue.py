@@ -5,8 +5,8 @@ functions: `terms` gives the logs of both terms and their slopes, `slice_factors
 fixed (see `form.Surface`).
 """
 
-from smelt.surfaces import looped
 from smelt.surfaces.form import LEVELS, Design, Parameter, Surface, log_linear
+from smelt.surfaces.looped import depth_slice, depth_terms, moe_slice, moe_terms
 
 __all__ = ["CHINCHILLA", "LEVELS", "LOOPED_DEPTH", "LOOPED_MOE", "SMELT", "SURFACES", "Design", "Surface"]
 
@@ -62,8 +62,8 @@ LOOPED_DEPTH = Surface(
         Parameter("phi", "exponent of the visits: 0 if loops add nothing", (-2, 4), (0, 1), varies="visits"),
     ),
     ("flops", "tokens", "active_params", "looped_params", "visits"),
-    looped.depth_terms,
-    looped.depth_slice,
+    depth_terms,
+    depth_slice,
     shared=True,
 )
 LOOPED_MOE = Surface(
@@ -85,8 +85,8 @@ LOOPED_MOE = Surface(
         _scale("expansion_max", "saturating expansion at very many experts", (2.6, 9), (3.5, 5), "expansion", 64.0),
     ),
     ("flops", "tokens", "params", "active_params", "looped_params", "visits", "expansion"),
-    looped.moe_terms,
-    looped.moe_slice,
+    moe_terms,
+    moe_slice,
     shared=True,
 )
 SURFACES = {surface.name: surface for surface in (SMELT, CHINCHILLA, LOOPED_DEPTH, LOOPED_MOE)}
