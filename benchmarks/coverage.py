@@ -25,7 +25,8 @@ sys.path.insert(0, str(ROOT))
 from smelt.scaling.endpoints import simulate  # noqa: E402
 from smelt.scaling.fitting import fit  # noqa: E402
 from smelt.scaling.gains import gain  # noqa: E402
-from smelt.surfaces import frontier  # noqa: E402
+from smelt.surfaces import SMELT  # noqa: E402
+from smelt.surfaces import gain as gain_between  # noqa: E402
 from tests.scaling.published import RMSE, SPEC, SURFACES, VALUES, endpoint_rows, write_endpoints  # noqa: E402
 
 BUDGETS = (1e20, 1e21, 1e22)
@@ -36,17 +37,11 @@ Place = tuple[float, str]
 
 def truth() -> dict[Place, float]:
     """The gains of the published surfaces."""
-    found: dict[Place, float] = {}
+    gains: dict[Place, float] = {}
     for label, value in VALUES.items():
-        mine, theirs = (section(SURFACES[name], value) for name in ("smelt", "baseline"))
-        found |= {(budget, label): float(frontier.gain(mine, theirs, budget)) for budget in BUDGETS}
-    return dict(sorted(found.items()))
-
-
-def section(surface: Any, sparsity: float) -> frontier.Slice:
-    """A published surface at one sparsity."""
-    E, A, K, a, b, c = surface
-    return frontier.Slice(E, A * (1 - sparsity) ** b, K, a, c)
+        target, reference = (SMELT.slice(SURFACES[name], {"active": 1 - value}) for name in ("smelt", "baseline"))
+        gains |= {(budget, label): float(gain_between(target, reference, budget)) for budget in BUDGETS}
+    return dict(sorted(gains.items()))
 
 
 def simulated(seed: int, correlation: float) -> list[dict[str, Any]]:
@@ -84,7 +79,8 @@ def main() -> None:
     parser.add_argument("--correlation", type=float, default=0.0, help="share of the noise's variance within a cell")
     parser.add_argument("--resample", default="cells")
     arguments = parser.parse_args()
-    settings = SPEC | {"draws": arguments.draws, "budgets": list(BUDGETS), "resample": arguments.resample}
+    settings = SPEC | {"bootstrap_draws": arguments.draws, "compute_budgets": list(BUDGETS)}
+    settings |= {"resample": arguments.resample}
     true = truth()
     hits = {(kind, place): 0 for kind in KINDS for place in true}
     widths: dict[tuple[str, Place], list[float]] = {key: [] for key in hits}

@@ -82,10 +82,10 @@ def points(name: str, seed: int, shared: float, seeds: int = 1, first: int = 0) 
 
 
 def case(one: Points, draws: int) -> Case:
-    told = settings(bootstrap_draws=draws)
+    chosen = settings(bootstrap_draws=draws)
     design = SMELT.design(one)
-    theta = point_fit.fit(one, SMELT, design, told).theta
-    drawn = resampling.draw_weights({"one": one}, told)["one"]
+    theta = point_fit.fit(one, SMELT, design, chosen).theta
+    drawn = resampling.draw_weights({"one": one}, chosen)["one"]
     return Case(one, design, theta, drawn[refit.identified(one, design, drawn)])
 
 
@@ -158,10 +158,10 @@ def compare(draws: int) -> None:
             for method in methods:
                 count = min(len(one.drawn), method.draws)
                 start = time.process_time()
-                found = method.run(one, count)
+                objectives = method.run(one, count)
                 spent[method] += (time.process_time() - start) * len(one.drawn) / count
-                best = best if best.size else found
-                excess[method] = np.append(excess[method], found / best[:count] - 1)
+                best = best if best.size else objectives
+                excess[method] = np.append(excess[method], objectives / best[:count] - 1)
         print(f"\n{title}: {draws} draws x {len(cases)} surfaces, CPU seconds")
         for method in methods:
             ratios = [spent[method] / spent[other] for other in METHODS[:2]]
@@ -175,47 +175,47 @@ def compare(draws: int) -> None:
 
 def certify(draws: int) -> None:
     """Every draw against the best of twelve tight starts of the reference solver."""
-    told, worst, better, fits = settings(), -np.inf, 0, 0
+    chosen, worst, better, fits = settings(), -np.inf, 0, 0
     print("\nagainst the best of 12 tight starts of L-BFGS-B")
     for title, seed, shared in STUDIES:
         for name in TRUE:
             one = case(points(name, seed, shared), draws)
-            found = refit.refit(one.theta, one.design, one.drawn, told).minimum
-            single = refit.refit(one.theta, one.design, one.drawn, told, starts=1)
+            minimum = refit.refit(one.theta, one.design, one.drawn, chosen).minimum
+            single = refit.refit(one.theta, one.design, one.drawn, chosen, starts=1)
             starts = [*refit.starts_around(one.theta, one.design), *point_fit.random_starts(one.design, 9)]
             ends = [[point_fit.lbfgsb(start, one.design, weight, DELTA)[1] for start in starts] for weight in one.drawn]
             best = np.min(ends, axis=1)
-            excess, lowest = found.objective / best - 1, np.minimum(best, found.objective)
+            excess, lowest = minimum.objective / best - 1, np.minimum(best, minimum.objective)
             missed = int((single.minimum.objective / lowest - 1 > BEYOND).sum())
             worst, better, fits = max(worst, excess.max()), better + int((excess < -BEYOND).sum()), fits + excess.size
             print(
                 f"  {title}, {name}: {excess.size} draws, worst {excess.max():+.1e},"
-                f" above {BEYOND:g} in {int((excess > BEYOND).sum())}, not converged {int((~found.converged).sum())};"
-                f" one warm start: {single.misses} mended by other draws, {missed} missed"
+                f" above {BEYOND:g} in {int((excess > BEYOND).sum())}, not converged {int((~minimum.converged).sum())};"
+                f" one warm start: {single.misses} improved by other draws, {missed} missed"
             )
     print(f"  all {fits}: worst {worst:+.1e}; lower than all twelve in {better}")
 
 
 def sources(draws: int) -> None:
     """All sources of both architectures refitted with the exponents of each draw of the whole loss."""
-    told = settings(bootstrap_draws=draws)
-    mine = {name: points(name, 5, 0.5, first=72 * place) for place, name in enumerate(TRUE)}
+    chosen = settings(bootstrap_draws=draws)
+    endpoints = {name: points(name, 5, 0.5, first=72 * index) for index, name in enumerate(TRUE)}
     start = time.process_time()
-    fitted = fit_surfaces(mine, told)
+    fitted = fit_surfaces(endpoints, chosen)
     print(f"\nthe fit stage, {draws} draws x 2 surfaces, all checks included: {time.process_time() - start:.2f} s")
-    sides = [
-        FittedSurface(mine[name], SMELT, one.fit.values, "none", "", one.drawn.draws)
+    surfaces = [
+        FittedSurface(endpoints[name], SMELT, one.fit.values, "none", "", one.drawn.draws)
         for name, one in fitted.items()
         if one.fit is not None
     ]
-    table, random = np.concatenate([one.loss for one in mine.values()]), np.random.default_rng(3)
+    table, random = np.concatenate([one.loss for one in endpoints.values()]), np.random.default_rng(3)
     losses = {
         place: table * random.uniform(0.6, 1.4) + 0.004 * random.standard_normal(table.size) for place in range(SOURCES)
     }
     start = time.process_time()
-    level_fits.refit(sides, losses, told)
+    level_fits.refit(surfaces, losses, chosen)
     spent = time.process_time() - start
-    fits = SOURCES * len(sides) * draws
+    fits = SOURCES * len(surfaces) * draws
     print(f"{SOURCES} sources x 2 architectures x {draws} draws: {spent:.2f} s, {1e6 * spent / fits:.1f} us a fit")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from smelt.errors import UserError
 from smelt.surfaces.frontier import Slice
@@ -162,14 +162,16 @@ class Surface:
         raw = np.where(self._logged, np.log(np.where(self._logged, values, 1)), values)
         return np.asarray(raw @ (2 * np.eye(len(design.centring)) - design.centring).T)
 
-    def slice(self, values: Array, variables: Named) -> Slice:
+    def slice(self, values: ArrayLike, variables: Mapping[str, ArrayLike]) -> Slice:
         """The surface with all but F and D fixed, in plain units, for coefficients (..., P).
 
-        `variables` are those of endpoints that are alike in all but size, or what is fixed itself.
+        `variables` are numbers that are fixed ({"active": 1 - S}), or columns of endpoints that are alike in all but
+        size, whose geometric means are taken.
         """
         values = np.asarray(values, dtype=np.float64)
+        columns = {name: np.asarray(column, dtype=np.float64) for name, column in variables.items()}
         named = {name: values[..., index] for index, name in enumerate(self.coefficients)}
-        capacity, data, a, c = self.slice_factors(named, variables)
+        capacity, data, a, c = self.slice_factors(named, columns)
         return Slice(named["E"], named["A"] * capacity, named["K"] * data, a, c)
 
     def middle(self) -> dict[str, Array]:

@@ -1,7 +1,7 @@
 """Surfaces of parts of the text: the exponents of the whole loss's fit, with (E, A, K) fitted to the part's losses.
 
 The same objective, weights and solver as for the whole; in each bootstrap draw the exponents are those that the draw
-gave the whole loss. With the exponents held three coefficients are left, so a start near the answer is enough: the
+gave the whole loss. With the exponents fixed three coefficients are left, so a start near the answer is enough: the
 draw's own levels, moved as the point fit's levels move from the whole to the part.
 """
 
@@ -26,46 +26,47 @@ NEAR = 1e-6  # distance from a bound within which a coordinate lies on it
 
 
 def refit(
-    sides: Sequence[FittedSurface], losses: Mapping[T, Array], settings: Settings
+    surfaces: Sequence[FittedSurface], losses: Mapping[T, Array], settings: Settings
 ) -> dict[T, list[FittedSurface]]:
-    """The sides of each part of the text, from its loss at each endpoint of the table that the points refer to.
+    """The surfaces of each part of the text, from its loss at each endpoint of the table that the points refer to.
 
-    Where the exponents cannot be shared the sides have no values, and say why: the whole loss's fit is missing or on a
-    bound, or it is one surface for all architectures, whose levels all but cancel in a gain.
+    `losses` are nats by part, one entry for each endpoint of that table. Where the exponents cannot be shared the
+    surfaces have no values, and say why: the whole loss's fit is missing or on a bound, or it is one surface for all
+    architectures, whose levels all but cancel in a gain.
     """
-    drawn = resampling.draw_weights({side.name: side.points for side in sides}, settings)
-    by_side = [_refit_all(side, losses, drawn[side.name], settings.huber_delta) for side in sides]
+    drawn = resampling.draw_weights({fitted.name: fitted.points for fitted in surfaces}, settings)
+    by_surface = [_refit_all(fitted, losses, drawn[fitted.name], settings.huber_delta) for fitted in surfaces]
     return {
         part: [
-            dataclasses.replace(side, **found[part], without=None, cells=())
-            for side, found in zip(sides, by_side, strict=True)
+            dataclasses.replace(fitted, **changes[part], without=None, cells=())
+            for fitted, changes in zip(surfaces, by_surface, strict=True)
         ]
         for part in losses
     }
 
 
-def _refit_all(side: FittedSurface, losses: Mapping[T, Array], drawn: Array, delta: float) -> dict[T, dict[str, Any]]:
-    """What changes of the side for each part of the text."""
+def _refit_all(fitted: FittedSurface, losses: Mapping[T, Array], drawn: Array, delta: float) -> dict[T, dict[str, Any]]:
+    """What changes in the fitted surface for each part of the text."""
     why = ""
-    if side.surface.shared:
+    if fitted.surface.shared:
         why = "one surface for all architectures says the same of all parts of the text"
-    elif side.values is None:
-        why = f"the whole loss has no surface whose exponents could be shared ({side.reason})"
-    elif side.at_bound != "none":
-        why = f"{side.bounds} on a bound of the fit of the whole loss, whose exponents cannot be shared"
+    elif fitted.values is None:
+        why = f"the whole loss has no surface whose exponents could be shared ({fitted.reason})"
+    elif fitted.at_bound != "none":
+        why = f"{fitted.bounds} on a bound of the fit of the whole loss, whose exponents cannot be shared"
     if why:
         return {part: {"values": None, "at_bound": "none", "reason": why, "draws": None} for part in losses}
-    return {part: _refit(side, loss[side.points.rows], drawn, delta) for part, loss in losses.items()}
+    return {part: _refit(fitted, loss[fitted.points.rows], drawn, delta) for part, loss in losses.items()}
 
 
-def _refit(side: FittedSurface, loss: Array, weights: Array, delta: float) -> dict[str, Any]:
-    assert side.values is not None
-    assert side.draws is not None
-    surface, points, old = side.surface, side.points, side.draws
+def _refit(fitted: FittedSurface, loss: Array, weights: Array, delta: float) -> dict[str, Any]:
+    assert fitted.values is not None
+    assert fitted.draws is not None
+    surface, points, whole = fitted.surface, fitted.points, fitted.draws
     names = np.array(surface.coefficients)
     levels = np.isin(names, LEVELS)
     design = surface.design(dataclasses.replace(points, loss=loss))
-    start = surface.to_theta(side.values, design)
+    start = surface.to_theta(fitted.values, design)
     shifts = np.zeros((len(STARTS), start.size))
     shifts[:, levels] = np.array(STARTS) + np.log(loss.mean() / points.loss.mean())
     ones = np.ones((len(STARTS), design.size))
@@ -76,15 +77,15 @@ def _refit(side: FittedSurface, loss: Array, weights: Array, delta: float) -> di
     if not converged:
         return {"values": None, "at_bound": "none", "reason": "the refit did not converge", "draws": None}
     with np.errstate(all="ignore"):  # of the draws that are not used
-        drawn = surface.to_theta(old.values, design) + (theta - start)
+        drawn = surface.to_theta(whole.values, design) + (theta - start)
         drawn = np.where(drawn < design.lower + NEAR, design.lower, drawn)  # from just above, no step would fall
-    usable = old.identified & old.converged & np.isfinite(drawn).all(axis=1)
+    usable = whole.identified & whole.converged & np.isfinite(drawn).all(axis=1)
     minimum = newton.minimise(drawn[usable], design, weights[usable], delta, ~levels)
-    values, reached, hit = np.full_like(drawn, np.nan), np.zeros_like(usable), _read(old.at_bound, names) & ~levels
+    values, reached, hit = np.full_like(drawn, np.nan), np.zeros_like(usable), _read(whole.at_bound, names) & ~levels
     values[usable], reached[usable] = surface.to_values(minimum.theta, design), minimum.converged
     hit[usable] |= _on_bound(minimum.theta, design) & levels
     (at_bound,) = _written(_on_bound(theta[None], design) & levels, names)
-    draws = dataclasses.replace(old, values=values, converged=reached, at_bound=_written(hit, names))
+    draws = dataclasses.replace(whole, values=values, converged=reached, at_bound=_written(hit, names))
     return {"values": surface.to_values(theta, design), "at_bound": at_bound, "draws": draws}
 
 

@@ -186,7 +186,7 @@ def quartile_row(share: Array, gains: Sequence[Gain], names: Sequence[str]) -> d
 
 
 def analyse(
-    sides: Sequence[FittedSurface],
+    surfaces: Sequence[FittedSurface],
     sources: Sequence[tuple[str, str]],
     losses: Array,
     endpoints: pd.DataFrame,
@@ -197,22 +197,22 @@ def analyse(
     `losses` are (endpoints of the table, sources), NaN where an endpoint has none; `endpoints` are those that form
     matched pairs, their index being the position in the table.
     """
-    if len(sides) == 1:
+    if len(surfaces) == 1:
         return []  # a gain compares two
     subsets = parts(sources)
-    refitted = level_fits.refit(sides, {part: _means(losses, part) for part in subsets}, settings)
-    places = [(budget, label) for budget in budgets(sides, settings) for label in labels(sides, settings)]
+    refitted = level_fits.refit(surfaces, {part: _means(losses, part) for part in subsets}, settings)
+    places = [(budget, label) for budget in budgets(surfaces, settings) for label in labels(surfaces, settings)]
     rows = []
-    for which, target in enumerate(sides[1:], start=1):
+    for which, target in enumerate(surfaces[1:], start=1):
         pairs = matched_pairs.matched(endpoints, target.name, settings.reference)
         compared = {
-            (part, label): Comparison(*(Frontier(surfaces[place], label, settings) for place in (which, 0)))
-            for part, surfaces in refitted.items()
-            for label in labels(sides, settings)
+            (part, label): Comparison(*(Frontier(of_part[index], label, settings) for index in (which, 0)))
+            for part, of_part in refitted.items()
+            for label in labels(surfaces, settings)
         }
         for budget, label in places:
-            about = _about(target, sides[0], budget, label, settings)
-            unpaired = pairing(target, sides[0], settings)[0]
+            about = _about(target, surfaces[0], budget, label, settings)
+            unpaired = pairing(target, surfaces[0], settings)[0]
             gains = {part: gain_of(compared[part, label], budget) for part in subsets}
             found = [
                 _named(part) | _levels(refitted[part][which], refitted[part][0]) | gains[part].row for part in subsets
@@ -251,9 +251,9 @@ def _named(part: Subset) -> dict[str, Any]:
 
 def _levels(target: FittedSurface, reference: FittedSurface) -> dict[str, Any]:
     return {
-        f"{name}{end}": None if side.values is None else float(side.values[place])
-        for end, side in (("", target), ("_reference", reference))
-        for place, name in enumerate(LEVELS)
+        f"{name}{end}": None if surface.values is None else float(surface.values[index])
+        for end, surface in (("", target), ("_reference", reference))
+        for index, name in enumerate(LEVELS)
     }
 
 
@@ -278,13 +278,13 @@ def main(argv: Sequence[str]) -> None:
     job = read_job("smelt.scaling.subsets.subsets", __doc__, argv, Settings, reads, ["out"])
     settings, path = job.settings, job.path("endpoints")
     points = read_points(path, settings)
-    sides = read_surfaces(points, settings, *(job.path(name) for name in ("coefficients", "draws", "without")))
+    surfaces = read_surfaces(points, settings, *(job.path(name) for name in ("coefficients", "draws", "without")))
     endpoints = matched_pairs.read_endpoints(path, settings)
     losses = tables.read(job.path("sources"))
     matched_pairs.check_covered(endpoints, losses, job.path("sources"))
     sources = check_sources(losses, job.path("sources"))
     by_endpoint = matched_pairs.loss_matrix(losses, tables.read(path, KEYS))
-    job.write("out", artifacts.table(analyse(sides, sources, by_endpoint, endpoints, settings), SUBSETS))
+    job.write("out", artifacts.table(analyse(surfaces, sources, by_endpoint, endpoints, settings), SUBSETS))
 
 
 if __name__ == "__main__":
