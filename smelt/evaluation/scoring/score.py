@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 
 from smelt.artifacts import KEY, field, file_digest, provenance, replacing, table
 from smelt.errors import UserError, command
-from smelt.evaluation.scoring.cache import ScoreCache, locked
+from smelt.evaluation.scoring.cache import ScoreCache
 from smelt.evaluation.scoring.endpoint import read_model
 from smelt.evaluation.scoring.log_likelihood import Scored, score_trees
 from smelt.evaluation.scoring.trees import Tree, fed, fill, pack
 from smelt.evaluation.settings import ScoringSettings
 from smelt.labels import check_run
+from smelt.locks import locked
 from smelt.model.decode import for_decoding
 from smelt.model.transformer import Transformer
 from smelt.spec import canonical_json, digest, fingerprint, load
@@ -201,7 +202,7 @@ def main(argv: Sequence[str]) -> None:
     origin = provenance(MODULE, spec, [*arguments.models, *parts.values()])
     schema = SCORES.with_metadata({KEY: canonical_json(origin)})
     with (
-        locked(arguments.state),
+        locked(arguments.state, "scores this run"),
         replacing(arguments.out) as temporary,
         pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
     ):

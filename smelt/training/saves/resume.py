@@ -7,7 +7,6 @@ so the folder is locked.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 
 from smelt.errors import UserError
+from smelt.locks import locked
 
 CHECKPOINT = "checkpoint.pt"
 DIGEST = 32  # bytes of the sha256 behind it
@@ -25,20 +25,12 @@ PART = 2**24  # bytes that are read at a time
 
 
 @contextlib.contextmanager
-def locked(root: Path, digest: str) -> Iterator[Path]:
+def state_folder(root: Path, digest: str) -> Iterator[Path]:
     """Yield the state folder of this digest under `root`, held by this process alone.
 
     Raises UserError where another process trains the same run.
     """
-    root.mkdir(parents=True, exist_ok=True)
-    with open(root / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"{root}: another process trains this run (a stopped Snakemake may have left it); "
-                "wait for it or end it, then start again"
-            ) from None
+    with locked(root, "trains this run"):
         for other in root.iterdir():
             if other.is_dir() and other.name != digest:
                 shutil.rmtree(other)
