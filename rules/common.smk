@@ -14,7 +14,7 @@ from smelt.study import load as studies
 from smelt.workflow import results_root, specs, start, targets
 from smelt.workflow.paths import GENERATED, Paths
 from smelt.workflow.resources import Requests
-from smelt.workflow.specs import Specs
+from smelt.workflow.job_specs import Specs
 
 studies.use_this_interpreter()
 

@@ -7,8 +7,8 @@ import pytest
 from smelt.study import load as studies
 from smelt.study import tasks
 from smelt.workflow import specs, targets
+from smelt.workflow.job_specs import Specs
 from smelt.workflow.paths import NEVER, UNUSED, Paths
-from smelt.workflow.specs import Specs
 from tests.workflow.parsed import ROOT
 
 
