@@ -4,7 +4,7 @@ Reads the endpoint models of one run and the packed held-out contexts; writes on
 segment with its summed cross-entropy. All averages (source, category, length) are group-bys of these rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,13 @@ def segment_losses(model: Transformer, row: dict[str, Any]) -> list[float]:
     return [float(part.sum()) for part in losses.split([length - 1 for length in lengths])]
 
 
-def evaluate(path: str | Path, contexts: list[dict[str, Any]], precision: torch.dtype) -> list[dict[str, Any]]:
-    """Rows of LOSSES for one endpoint. Raises UserError, naming the document, on a loss that is not finite."""
-    model, about = read_model(path, precision)
+def evaluate(
+    path: str | Path, model: Transformer, about: Mapping[str, Any], contexts: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Rows of LOSSES for the endpoint that `read_model` read at `path`.
+
+    Raises UserError, naming the document, on a loss that is not finite.
+    """
     rows = []
     for context in contexts:
         for index, loss in enumerate(segment_losses(model, context)):
@@ -79,10 +83,12 @@ def main(argv: Sequence[str]) -> None:
     precision = getattr(torch, job.settings.precision)
     contexts = read_table(job.path("heldout")).to_pylist()
     rows: list[dict[str, Any]] = []
+    run = None
     for path in job.paths("models"):
-        losses = evaluate(path, contexts, precision)
-        check_run(path, (row["run"] for row in losses), (rows or losses)[0]["run"])
-        rows += losses
+        model, about = read_model(path, precision)
+        run = run or about["run"]
+        check_run(path, [about["run"]], run)
+        rows += evaluate(path, model, about, contexts)
     job.write("out", table(rows, LOSSES))
 
 
