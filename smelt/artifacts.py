@@ -7,7 +7,6 @@ renamed, so that a reader never sees half a file.
 """
 
 import contextlib
-import csv
 import hashlib
 import json
 import os
@@ -110,18 +109,3 @@ def read_provenance(path: str | Path) -> dict[str, Any]:
     if KEY not in metadata:
         raise UserError(f"{path}: carries no provenance, so it was not written by this pipeline")
     return json.loads(metadata[KEY])
-
-
-def write_csv(data: pa.Table, path: str | Path) -> None:
-    """Write `data` as CSV for people: numbers with up to ten significant digits, missing values empty."""
-    with replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(data.column_names)
-        for row in data.to_pylist():
-            writer.writerow([_cell(value) for value in row.values()])
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:.10g}" if isinstance(value, float) else value

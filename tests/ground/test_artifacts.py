@@ -16,7 +16,6 @@ from smelt.artifacts import (
     read_table,
     replacing,
     table,
-    write_csv,
     write_table,
 )
 from smelt.errors import UserError
@@ -167,21 +166,6 @@ def test_what_cannot_be_read_is_one_clear_error(tmp_path):
     pq.write_table(pa.table({"a": [1]}), path)
     with pytest.raises(UserError, match=f"^{path}: carries no provenance"):
         read_provenance(path)
-
-
-def test_csv_is_for_people(tmp_path):
-    data = pa.table(
-        {
-            "run": ["smelt, looped", 'a "b"', None],
-            "loss": [1 / 3, 1e-12, None],
-            "tokens": pa.array([4_000_000_000, 0, None], pa.int64()),
-            "resolved": [True, False, None],
-        }
-    )
-    write_csv(data, tmp_path / "t.csv")
-    assert (tmp_path / "t.csv").read_bytes() == (
-        b'run,loss,tokens,resolved\n"smelt, looped",0.3333333333,4000000000,true\n"a ""b""",1e-12,0,false\n,,,\n'
-    )
 
 
 def test_provenance_is_canonical_json_in_the_schema(tmp_path):

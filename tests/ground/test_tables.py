@@ -76,6 +76,21 @@ def test_csv_is_for_people(tmp_path):
     )
 
 
+def test_csv_quotes_names_and_leaves_missing_values_empty(tmp_path):
+    data = pa.table(
+        {
+            "run": ["smelt, looped", 'a "b"', None],
+            "loss": [1 / 3, 1e-12, None],
+            "tokens": pa.array([4_000_000_000, 0, None], pa.int64()),
+            "resolved": [True, False, None],
+        }
+    )
+    tables.write_csv(tables.from_arrow(data), tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_bytes() == (
+        b'run,loss,tokens,resolved\n"smelt, looped",0.3333333333,4000000000,true\n"a ""b""",1e-12,0,false\n,,,\n'
+    )
+
+
 def test_jobs_that_need_no_table_load_no_pandas():
     modules = ["smelt.training.train", "smelt.corpus.contexts.shard", "smelt.corpus.sources.fetch"]
     code = f"import importlib, sys\nfor name in {modules}:\n    importlib.import_module(name)\n"

@@ -106,11 +106,6 @@ def last_scores(scores: pd.DataFrame, tasks: Mapping[str, Task], shots: Sequence
     return swept[swept["shots"] <= np.array([most[name] for name in swept["task"]], dtype=np.int64)]
 
 
-def run_of(row: Mapping[str, Any]) -> Run:
-    """The run that a row belongs to."""
-    return row["architecture"], row["scale"], row["sparsity"], row["seed"]
-
-
 def curves(scores: pd.DataFrame, found: Sequence[Member]) -> dict[Run, dict[str, Curve]]:
     """The curves of each run, of tasks and averages, by name."""
     seeds = scores["evaluation_seed"].fillna(item_metrics.ZERO_SHOT)
