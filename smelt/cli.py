@@ -8,7 +8,9 @@ smelt fit FILE [--budget C ...]      compute efficiency gains from a table of en
 """
 
 import argparse
+import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -135,7 +137,11 @@ def _printed(value: object) -> object:
 
 def console() -> None:
     """Entry point of the console script."""
-    command(main)
+    try:
+        command(main)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as head, has all it wants
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter says so as it ends
 
 
 if __name__ == "__main__":

@@ -76,3 +76,13 @@ def test_the_console_prints_one_line_and_no_traceback():
     assert found.returncode == 1
     assert found.stderr.startswith("error: study=nowhere: no file")
     assert len(found.stderr.splitlines()) == 1
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    writer = subprocess.Popen(
+        [sys.executable, "-m", "smelt.cli", "match", "smoke"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert writer.stdout is not None
+    writer.stdout.close()
+    assert writer.communicate()[1] == b""
+    assert writer.returncode == 0
