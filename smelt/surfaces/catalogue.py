@@ -43,6 +43,7 @@ SMELT = log_linear(
     (E, A, K, EXPONENT_A, EXPONENT_B, EXPONENT_C),
     capacity={"a": ("flops", -1), "b": ("active", 1)},
     data={"c": ("tokens", -1)},
+    formula="E + A(1−S)ᵇ/Fᵃ + K/Dᶜ",
 )
 # L = E + A / F^a + K / D^c, or with parameters in place of F where the endpoints have no F.
 CHINCHILLA = log_linear(
@@ -50,6 +51,7 @@ CHINCHILLA = log_linear(
     (E, A, K, EXPONENT_A, EXPONENT_C),
     capacity={"a": ("flops|params", -1)},
     data={"c": ("tokens", -1)},
+    formula="E + A/Fᵃ + K/Dᶜ",
 )
 LOOPED_DEPTH = Surface(
     "looped_depth",
@@ -64,6 +66,7 @@ LOOPED_DEPTH = Surface(
     ("flops", "tokens", "active_params", "looped_params", "visits"),
     depth_terms,
     depth_slice,
+    formula="E + A/(N_once + r^φ N_rec)ᵃ + K/Dᶜ",
     shared=True,
 )
 LOOPED_MOE = Surface(
@@ -87,6 +90,7 @@ LOOPED_MOE = Surface(
     ("flops", "tokens", "params", "active_params", "looped_params", "visits", "expansion"),
     moe_terms,
     moe_slice,
+    formula="E + A eᵖ/N_effᵃ + K e^q/Dᶜ, a and c linear in ln e",
     shared=True,
 )
 SURFACES = {surface.name: surface for surface in (SMELT, CHINCHILLA, LOOPED_DEPTH, LOOPED_MOE)}

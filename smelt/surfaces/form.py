@@ -92,6 +92,7 @@ class Surface:
     variables: tuple[str, ...]  # that every point must have
     terms: Callable[[Named, Named], LogTerms]
     slice_factors: Callable[[Named, Named], SliceFactors]
+    formula: str = ""  # of the loss, as figures print it
     choices: tuple[str, ...] = ()  # "one|other": variables of which every point must have one
     shared: bool = False  # whether one surface describes all architectures together
     linear: bool = False  # whether the slopes are constant
@@ -247,7 +248,7 @@ def _hessian_map(size: int, first: TermDesign, second: TermDesign) -> Array:
     return hessian_map.reshape(size * size, -1)
 
 
-def log_linear(name: str, parameters: Sequence[Parameter], capacity: Powers, data: Powers) -> Surface:
+def log_linear(name: str, parameters: Sequence[Parameter], capacity: Powers, data: Powers, formula: str = "") -> Surface:
     """A surface whose terms are products of powers, from data alone: exponent -> (variable, sign) of each term.
 
     A variable may be a choice, "flops|params": the first that the points have.
@@ -263,7 +264,7 @@ def log_linear(name: str, parameters: Sequence[Parameter], capacity: Powers, dat
     read = dict.fromkeys(variable for powers in (capacity, data) for variable, _ in powers.values())
     choices = tuple(one for one in read if "|" in one)
     needed = tuple(one for one in read if one not in choices)
-    return Surface(name, tuple(parameters), needed, terms, slice_factors, choices, linear=True)
+    return Surface(name, tuple(parameters), needed, terms, slice_factors, formula, choices, linear=True)
 
 
 def _product(coordinates: Named, variables: Named, level: str, powers: Powers) -> tuple[Array, Named]:

@@ -1,7 +1,8 @@
 """Who gets which colour, marker and line style, so that colour-blind readers and grey print can tell them apart.
 
-Colour says the scale or the sparsity. Line style and marker fill together say the architecture, so that a figure is
-read in grey too: the reference is dashed with open markers, the others are drawn through and filled.
+Colour says the scale or the sparsity; where a figure has a panel for each of those, it says the architecture. Line
+style and marker fill always say the architecture too, so that a figure is read in grey: the reference is dashed with
+open markers, the others are drawn through and filled.
 """
 
 from collections.abc import Callable, Sequence

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from smelt import tables
+from smelt.surfaces import SURFACES
 
 Row = dict[str, Any]  # one row of a table, a missing value as None
 
@@ -16,11 +17,6 @@ RESAMPLED = {
     "cells": "draws of cells",
     "cells_by_scale": "draws of cells within each scale",
     "endpoints": "draws of single endpoints (too narrow: those of a run go together)",
-}
-FORMULAS = {
-    "smelt": "E + A(1−S)ᵇ/Fᵃ + K/Dᶜ",
-    "chinchilla": "E + A/Fᵃ + K/Dᶜ",
-    "looped_depth": "E + A/(N_once + r^φ N_rec)ᵃ + K/Dᶜ",
 }
 
 
@@ -39,10 +35,9 @@ class About:
     @property
     def parts(self) -> tuple[str, ...]:
         """The words of the footer that are the same in all figures of a study."""
-        formula = f" {FORMULAS[self.surface]}" if self.surface in FORMULAS else ""
         resampled = RESAMPLED.get(self.resample, f"draws of {self.resample}")
         bands = f"95 % intervals: {self.draws:,} {resampled}" if self.draws else "no intervals: too few usable draws"
-        return (f"S convention: {self.convention}", f"surface: {self.surface}{formula}", bands)
+        return (f"S convention: {self.convention}", f"surface: {self.surface} {SURFACES[self.surface].formula}", bands)
 
 
 def about(
