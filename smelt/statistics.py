@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 Array = NDArray[np.float64]
 Score = TypeVar("Score", float, Array)
@@ -31,6 +31,29 @@ def standard_error(values: Array) -> float | None:
 def t_reach(error: float, count: int) -> float:
     """Half-width of the 95 % interval of a mean of `count` values: `error` times Student's t with count - 1 degrees."""
     return float(stdtrit(count - 1, QUANTILES[1]) * error)
+
+
+class TInterval(NamedTuple):
+    """95 % intervals of means by Student's t, and the p-value of no difference from zero, all (...)."""
+
+    low: Array
+    high: Array
+    p_two_sided: Array
+
+
+def t_interval(mean: Array, spread: Array, count: NDArray[np.int64]) -> TInterval:
+    """Intervals of means, (...), of `count` independent values with the standard deviation `spread` (n - 1).
+
+    NaN where there are fewer than two values or the mean is NaN. Values that do not differ have no width, and p is 0
+    or, of a mean of zero, 1.
+    """
+    several = (count > 1) & ~np.isnan(mean)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        freedom = np.where(several, count - 1.0, 1.0)
+        error = np.where(several, spread / np.sqrt(count), np.nan)
+        reach = stdtrit(freedom, QUANTILES[1]) * error
+        ratio = np.where(error == 0, np.where(mean == 0, 0.0, np.inf), np.abs(mean) / error)
+    return TInterval(mean - reach, mean + reach, 2 * stdtr(freedom, -ratio))
 
 
 def jackknife_interval(estimate: float, left_out: Array) -> tuple[float, float]:

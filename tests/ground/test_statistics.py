@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from smelt import statistics
-from smelt.statistics import holm, sign_flips
+from smelt.statistics import holm, sign_flips, t_interval
 
 TENTHS = st.lists(st.integers(-20, 20), min_size=1, max_size=9)
 
@@ -90,6 +91,21 @@ def test_many_differences_are_sampled_with_a_seed_and_come_near_the_exact_value(
     assert sampled == sign_flips(values, exact=12, flips=20_000, seed=3)
     assert sampled != sign_flips(values, exact=12, flips=20_000, seed=4)
     assert sign_flips(np.ones(100), flips=1000).p == 1 / 1001  # never 0
+
+
+def test_t_intervals_are_scipys_and_missing_where_there_is_one_value():
+    values = np.array([[0.1, 0.4, -0.2], [0.3, 0.5, 0.4]])
+    found = t_interval(values.mean(axis=1), values.std(axis=1, ddof=1), np.array([3, 3]))
+    for place, one in enumerate(values):
+        expected = stats.ttest_1samp(one, 0)
+        assert found.p_two_sided[place] == pytest.approx(expected.pvalue)
+        ends = expected.confidence_interval(0.95)
+        assert [found.low[place], found.high[place]] == pytest.approx([ends.low, ends.high])
+    none = t_interval(np.array([0.3, np.nan]), np.array([np.nan, 0.1]), np.array([1, 3]))
+    assert np.isnan(np.array(none)).all()
+    exact = t_interval(np.array([0.3, 0.0]), np.zeros(2), np.array([3, 3]))
+    assert exact.low.tolist() == exact.high.tolist() == [0.3, 0.0]
+    assert exact.p_two_sided.tolist() == [0.0, 1.0]
 
 
 def test_holm_against_a_worked_example():
