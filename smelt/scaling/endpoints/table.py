@@ -1,5 +1,6 @@
 """The table of endpoints: its columns, its checks, and the points that enter the fits."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -74,22 +75,39 @@ def read_points(path: str | Path, settings: Settings, s_column: str = "S") -> di
 
 def select_points(data: pd.DataFrame, path: str | Path, settings: Settings, s_column: str = "S") -> dict[str, Points]:
     """`read_points` on a table that has been read from `path`."""
-    check_endpoints(data, path)
-    labels = sorted(data["sparsity"].unique())
-    wanted = settings.fit_sparsities or tuple(label for label in labels if label != CONTROL) or (CONTROL,)
-    for label in wanted:
-        if label not in labels:
-            raise UserError(f"scaling.fit_sparsities: {path} has no {label!r} but {labels}")
+    used = select_sparsities(data, path, settings.reference, settings.fit_sparsities)
+    for label in used["sparsity"].unique():
         if label not in settings.sparsity_values:
             raise UserError(f"scaling: the sparsity {label!r} has no value; give it under scaling.sparsities")
-    used = data.reset_index(drop=True)
-    used = used[used["sparsity"].isin(wanted) & (branch_ranks(used) >= settings.skip_branches)]
+    used = used[branch_ranks(used) >= settings.skip_branches]
     if used.empty:
         raise UserError(f"{path}: no endpoint is left to fit; lower scaling.skip_branches or extend fit_sparsities")
     names = sorted(used["architecture"].unique(), key=lambda name: (name != settings.reference, name))
-    if settings.reference not in names:
-        raise UserError(f"{path}: no endpoint of the reference architecture {settings.reference!r}")
+    _check_reference(used, path, settings.reference)
     return {name: _points(used[used["architecture"] == name], name, s_column) for name in names}
+
+
+def select_sparsities(data: pd.DataFrame, path: str | Path, reference: str, labels: Sequence[str] = ()) -> pd.DataFrame:
+    """The checked endpoints of the sparsities that a study compares; the index is their position in the table.
+
+    These are `labels` (scaling.fit_sparsities), or where there is none all but the control, or that where it is all
+    there is. Raises UserError on an endpoint that cannot be right, an unknown label, or no endpoint of the reference.
+    """
+    check_endpoints(data, path)
+    known = sorted(data["sparsity"].unique())
+    wanted = tuple(labels) or tuple(label for label in known if label != CONTROL) or (CONTROL,)
+    for label in wanted:
+        if label not in known:
+            raise UserError(f"scaling.fit_sparsities: {path} has no {label!r} but {known}")
+    used = data.reset_index(drop=True)
+    used = used[used["sparsity"].isin(wanted)]
+    _check_reference(used, path, reference)
+    return used
+
+
+def _check_reference(data: pd.DataFrame, path: str | Path, reference: str) -> None:
+    if not (data["architecture"] == reference).any():
+        raise UserError(f"{path}: no endpoint of the reference architecture {reference!r}")
 
 
 def branch_ranks(data: pd.DataFrame) -> pd.Series:
