@@ -4,7 +4,7 @@ smelt studies                        the studies of config/, and what each is
 smelt check STUDY                    read a study and say what it holds, or the first mistake in it
 smelt match STUDY                    the matched pairs of its grid and how well they match
 smelt plan STUDY                     what it takes to train: tokens, FLOPs, GPU-hours, memory, storage
-smelt fit FILE [--budget C ...]      compute efficiency gains from a table of endpoints
+smelt fit FILE [--budget C ...]      compute efficiency and iso-loss gains from a table of endpoints
 """
 
 import argparse
@@ -29,6 +29,7 @@ from smelt.workflow import specs
 
 KINDS = {"grid": "trains a grid", "endpoints": "endpoints of a file", "simulation": "simulated endpoints"}
 GAIN_COLUMNS = ["architecture", "budget_flops", "sparsity", "gain", "gain_low", "gain_high", "window", "resolved"]
+ISO_LOSS_COLUMNS = ["architecture", "kind", "sparsity", "tokens", "gain", "gain_low", "gain_high", "cells", "resolved"]
 MATCH_COLUMNS = ["scale", "sparsity", "hidden_size", "layers", "executed_layers", "experts", "expert_width"]
 RATIOS = ["flops_ratio", "params_ratio", "kv_ratio"]
 PLAN_COLUMNS = ["architecture", "scale", "sparsity", "tokens", "training_flops", "gpu_hours", "bytes_per_gpu"]
@@ -103,13 +104,22 @@ def _plan(arguments: argparse.Namespace) -> None:
 def _fit(arguments: argparse.Namespace) -> None:
     from smelt.scaling import analysis  # scipy, which no other command needs
 
-    fitted = analysis.fit(
-        analysis.read(arguments.file), arguments.reference, draws=arguments.draws, compute_budgets=arguments.budget
-    )
+    endpoints = analysis.read(arguments.file)
+    fitted = analysis.fit(endpoints, arguments.reference, draws=arguments.draws, compute_budgets=arguments.budget)
     gains = fitted.gains()
     if gains.empty:
         raise UserError(f"{arguments.file}: one architecture; a gain compares two")
-    _show(gains[GAIN_COLUMNS])
+    print("CE gain, at the compute optimum of each architecture:")
+    _show_gains(gains, GAIN_COLUMNS)
+    iso_loss = analysis.iso_loss_gain(endpoints, arguments.reference)
+    last = iso_loss["horizon"].isna() | (iso_loss["horizon"] == iso_loss["horizon"].max())
+    print("\nIso-loss gain, at the size that was trained, without a fit (last endpoints):")
+    _show_gains(iso_loss[last & iso_loss["kind"].isin(["all", "sparsity"])], ISO_LOSS_COLUMNS)
+
+
+def _show_gains(gains: pd.DataFrame, columns: Sequence[str]) -> None:
+    """Print gains, and each reason once."""
+    _show(gains[columns])
     for reason in dict.fromkeys(gains["reason"].dropna()):
         print(f"note: {reason}")
 

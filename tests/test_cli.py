@@ -50,10 +50,17 @@ def test_the_cost_estimate_ends_with_a_total(capsys):
 
 def test_gains_of_a_file(capsys):
     cli.main(["fit", str(EXAMPLE), "--budget", "1e20", "--draws", "100"])
-    header, *rows = capsys.readouterr().out.splitlines()
+    ce_gain, iso_loss_gain = capsys.readouterr().out.split("\n\n")
+    title, header, *rows = ce_gain.splitlines()
+    assert title.startswith("CE gain")
     assert header.split()[:4] == ["architecture", "budget_flops", "sparsity", "gain"]
     assert rows[0].split()[:4] == ["smelt", "1e+20", "S85", "0.1252"]
     assert len([row for row in rows if row.strip().startswith("smelt")]) == 3
+    title, header, *rows = iso_loss_gain.splitlines()
+    assert title.startswith("Iso-loss gain")
+    assert header.split() == cli.ISO_LOSS_COLUMNS
+    assert rows[0].split() == ["smelt", "all", "215599539200", "0.219", "0.13", "0.2989", "12", "True"]
+    assert [row.split()[2] for row in rows[1:4]] == ["S85", "S95", "S97"]
 
 
 @pytest.mark.parametrize(

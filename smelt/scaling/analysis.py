@@ -6,6 +6,7 @@
     fitted = analysis.fit(endpoints, reference="baseline", draws=10_000)
     fitted.gain("smelt", budget=1e20, sparsity="S85")   # Gain(gain=0.125, low=0.066, high=0.188, ...)
     fitted.gains()                                      # all budgets and sparsities, as a DataFrame
+    analysis.iso_loss_gain(endpoints, "baseline")       # at equal loss and fixed size, without a fit, as a DataFrame
 
 The numbers are those of the workflow's tables for the same settings (docs/endpoints.md names the columns).
 """
@@ -24,10 +25,11 @@ from smelt import artifacts, tables
 from smelt.errors import UserError
 from smelt.labels import Cell
 from smelt.scaling.endpoints import user_table
-from smelt.scaling.endpoints.table import ENDPOINTS, select_points
+from smelt.scaling.endpoints.table import ENDPOINTS, select_points, select_sparsities
 from smelt.scaling.endpoints.user_table import EndpointTable
 from smelt.scaling.fitting.draws import coefficients_schema
 from smelt.scaling.fitting.fit import Fitted, cells_of, coefficient_row, fit_surfaces
+from smelt.scaling.gains import iso_loss_gain as iso_loss
 from smelt.scaling.gains.comparison import (
     Comparison,
     FittedSurface,
@@ -183,6 +185,18 @@ def fit(
     )
     points = select_points(tables.from_arrow(artifacts.table(table.rows, ENDPOINTS)), "endpoints", settings)
     return Analysis(settings, points, fit_surfaces(points, settings))
+
+
+def iso_loss_gain(endpoints: EndpointTable | pd.DataFrame | str | Path, reference: str = "") -> pd.DataFrame:
+    """Iso-loss gains of each cell and pooled, at each horizon: the columns of tables/iso_loss_gain.csv.
+
+    Runs pair by cell and seed. Nothing is fitted, and the size of a pair is fixed, so this is no compute efficiency
+    gain. `reference` is that of `fit`. Raises UserError where an endpoint cannot be right or a name is unknown.
+    """
+    table = endpoints if isinstance(endpoints, EndpointTable) else read(endpoints)
+    name = user_table.reference_of(table, reference)
+    used = select_sparsities(tables.from_rows(table.rows, ENDPOINTS), "endpoints", name)
+    return iso_loss.analyse(used, name, table.s_convention)
 
 
 def _surface(points: Points, fitted: Fitted, cells: Sequence[Cell]) -> FittedSurface:

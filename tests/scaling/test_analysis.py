@@ -1,5 +1,6 @@
 """The door of the scaling stage: endpoints in, gain out, without a file, and the numbers of the workflow's tables."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -8,8 +9,11 @@ import pytest
 from smelt import tables
 from smelt.errors import UserError
 from smelt.scaling import analysis
+from smelt.scaling.endpoints import user_table
+from smelt.scaling.gains import iso_loss_gain
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "examples" / "endpoints.csv"
+SPEC = {"study": "own", "reference": "baseline"}
 PUBLISHED = ("S85", "S95", "S97")
 
 
@@ -43,6 +47,23 @@ def test_a_file_and_a_frame_are_the_same():
     from_frame = analysis.fit(pd.read_csv(EXAMPLE), "baseline", draws=40)
     assert from_file.gains().equals(from_frame.gains())
     assert from_file.budgets == from_frame.budgets
+
+
+def test_the_iso_loss_gain_needs_no_fit_and_is_that_of_the_workflow_s_table(tmp_path):
+    data = pd.read_csv(EXAMPLE)
+    found = analysis.iso_loss_gain(data, "baseline")
+    user_table.main(["--table", str(EXAMPLE), "--out", str(tmp_path / "endpoints.parquet")])
+    told = json.dumps(SPEC | {"s_convention": "given"})
+    paths = ["--endpoints", str(tmp_path / "endpoints.parquet"), "--out", str(tmp_path / "table.parquet")]
+    iso_loss_gain.main([*paths, "--spec", told])
+    assert tables.read(tmp_path / "table.parquet").equals(found)
+    assert analysis.iso_loss_gain(EXAMPLE).equals(found)
+    numbered = analysis.iso_loss_gain(data.assign(seed=0))  # without a column of seeds there is one
+    assert numbered.equals(found)
+    one = analysis.iso_loss_gain(data[data["architecture"] == "smelt"])
+    assert one.empty
+    with pytest.raises(UserError, match="no endpoint of 'dense'"):
+        analysis.iso_loss_gain(data, "dense")
 
 
 def test_another_surface_is_a_choice():
