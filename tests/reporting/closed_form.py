@@ -60,6 +60,7 @@ def stage(
     each = len(endpoints) // len(names)
     places = [(one, label) for one in names if one != "baseline" for label in sparsities]
     return {
+        "iso_loss_gain": _iso_loss_gains([name for name in names if name != "baseline"], scales, sparsities),
         "endpoints": endpoints,
         "coefficients": [_coefficients(name, each, fitted, interval, surface) for name in names],
         "residuals": [_residual(row) for row in endpoints] if fitted else [],
@@ -70,8 +71,8 @@ def stage(
 
 
 TEXTS = {"architecture", "reference", "scale", "sparsity", "window", "source", "surface", "resample", "at_bound"}
-TEXTS |= {"s_convention", "reason"}
-INTEGERS = {"seed", "branch_step", "tokens", "endpoints", "draws"}
+TEXTS |= {"s_convention", "reason", "kind", "bound"}
+INTEGERS = {"seed", "branch_step", "tokens", "endpoints", "draws", "horizon"}
 
 
 def typed(name: str, rows: Sequence[Row]) -> pa.Table:
@@ -143,6 +144,30 @@ def _residual(row: Row) -> Row:
     predicted = loss(surface_of(row["architecture"]), row["flops_per_token"], row["S"], row["tokens"])
     kept = {name: value for name, value in row.items() if name != "source"}
     return kept | {"predicted": predicted, "residual_nats": predicted - row["loss"]}
+
+
+def _iso_loss_gains(names: Sequence[str], scales: Sequence[str], sparsities: Sequence[str]) -> list[Row]:
+    """Made-up gains: bounds at the first horizon, then rising ones of all cells, around which the cells lie."""
+    rows = []
+    for name in names:
+        for kind, scale, sparsity in [
+            ("all", None, None),
+            *(("cell", at, label) for at in scales for label in sparsities),
+        ]:
+            for horizon, tokens in enumerate(TOKENS, start=1):
+                first, alone, gain = horizon == 1, kind == "cell", 0.03 * (horizon - 2)
+                row: Row = {"architecture": name, "reference": "baseline", "kind": kind, "scale": scale}
+                row |= {"sparsity": sparsity, "horizon": horizon, "tokens": tokens, "gain": gain}
+                row |= {"gain_low": gain - 0.05, "gain_high": gain + 0.05, "bound": None, "resolved": gain > 0.05}
+                row |= {"reason": "the interval spans zero"} if gain <= 0.05 else {"reason": None}
+                if alone:
+                    gain += 0.02 * (scales.index(str(scale)) - 1)
+                    row |= {"gain": gain, "gain_low": None, "gain_high": None, "resolved": False}
+                    row |= {"bound": "at least" if gain > 0 else "at most"} if first else {}
+                elif first:
+                    row |= {"gain": None, "gain_low": None, "gain_high": None, "reason": "no mean: bounds alone"}
+                rows.append(row)
+    return rows
 
 
 def _window(name: str, label: str, budget: float) -> str:

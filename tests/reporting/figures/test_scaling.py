@@ -14,8 +14,8 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from smelt.errors import UserError
-from smelt.reporting.figures.scaling import draw, gain_curve, surfaces
-from smelt.reporting.style import page
+from smelt.reporting.figures.scaling import draw, iso_loss_gain, surfaces
+from smelt.reporting.style import gains, page
 from smelt.reporting.style.labels import About, about, simulation
 from smelt.tables import from_arrow
 from tests.reporting.closed_form import BUDGETS, Row, frames, stage, typed, write
@@ -114,11 +114,11 @@ def test_whatever_a_study_could_say_is_drawn_on_the_page(name: str) -> None:
 
 def test_labels_units_and_caption() -> None:
     for name, (texts, footer) in words("grid").items():
-        assert any("nats per token" in text for text in texts) or name == "gain_curve"
+        assert any("nats per token" in text for text in texts) or name in ("gain_curve", "iso_loss_gain")
         assert "144 endpoints (baseline 72, smelt 72)" in footer
         assert "S convention: own" in footer
-        assert "surface: smelt" in footer
-        assert "2,000 draws of cells" in footer
+        assert ("surface: smelt" in footer) == (name != "iso_loss_gain")
+        assert ("2,000 draws of cells" in footer) == (name != "iso_loss_gain")
         assert not any("imulated" in text for text in texts)
 
 
@@ -254,6 +254,42 @@ def test_a_missing_gain_says_why() -> None:
     plt.close("all")
 
 
+def test_the_iso_loss_gain_shows_all_cells_before_each_cell_and_bounds_as_such() -> None:
+    read = stage()
+    figure = drawn(read, "iso_loss_gain")
+    (axis,) = figure.axes
+    pooled = [row for row in read["iso_loss_gain"] if row["kind"] == "all" and row["gain"] is not None]
+    marks = [line for line in axis.get_lines() if line.get_marker() == "o"]
+    assert [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in marks] == [
+        (row["tokens"], row["gain"]) for row in pooled
+    ]
+    assert [line.get_markerfacecolor() == "white" for line in marks] == [not row["resolved"] for row in pooled]
+    bars = [line for line in axis.get_lines() if len(line.get_xdata()) == 2 and len(set(line.get_xdata())) == 1]
+    assert [tuple(bar.get_ydata()) for bar in bars] == [(row["gain_low"], row["gain_high"]) for row in pooled]
+    cells = [line for line in axis.get_lines() if line.get_color() == iso_loss_gain.CELL["color"]]
+    assert len(cells) == 12
+    assert all(len(cell.get_xdata()) == 5 and cell.get_zorder() < marks[0].get_zorder() for cell in cells)
+    bounds = {line.get_marker(): len(line.get_xdata()) for line in axis.get_lines() if line.get_marker() in "^v"}
+    assert bounds == {"^": 3, "v": 9}
+    assert axis.get_xlabel() == "training tokens, D"
+    assert "Student's t" in caption(figure)
+    plt.close("all")
+
+
+def test_cells_of_other_lengths_have_numbered_horizons_and_a_missing_pair_its_reason() -> None:
+    read = stage(names=("baseline", "deep", "smelt"))
+    for row in read["iso_loss_gain"]:
+        row["tokens"] = None if row["kind"] == "all" else row["tokens"]
+    read["iso_loss_gain"] = [row for row in read["iso_loss_gain"] if row["architecture"] == "smelt"]
+    gone = dict.fromkeys(read["iso_loss_gain"][0]) | {"architecture": "deep", "kind": "all", "resolved": False}
+    read["iso_loss_gain"].append(gone | {"reason": "no pair: deep and baseline have no cell and seed in common"})
+    figure = drawn(read, "iso_loss_gain")
+    texts = texts_on_the_page(figure)
+    assert "horizon (number of the endpoint in its run)" in texts
+    assert any(text.replace("\n", " ").startswith("no pooled gain: no pair: deep and baseline") for text in texts)
+    plt.close("all")
+
+
 NONE = dict.fromkeys(("gain", "gain_low", "gain_high")) | {"reason": "no frontier at S97"}
 
 
@@ -262,7 +298,7 @@ def test_gains_out_of_reach_are_counted() -> None:
     read["gain_curve"][0]["gain"] = read["gain_curve"][1]["gain"] = -66.0
     figure = drawn(read, "gain_curve")
     low, high = figure.axes[0].get_ylim()
-    assert low == pytest.approx(gain_curve.LOWEST, abs=0.2)
+    assert low == pytest.approx(gains.LOWEST, abs=0.2)
     assert high < 1
     assert "2 gains outside" in caption(figure)
     plt.close("all")

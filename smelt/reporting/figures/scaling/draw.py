@@ -1,8 +1,8 @@
 """The figures of the scaling stage, in one job since loading matplotlib costs more than drawing.
 
-Reads results/scaling/{endpoints,coefficients,residuals,frontier,ce_gain,gain_curve}.parquet; writes loss_by_compute,
-surfaces, reducible_loss, frontiers and gain_curve into results/figures/, each as PDF, SVG and PNG. The name of a file
-without its ending says which figure it is.
+Reads results/scaling/{endpoints,coefficients,residuals,frontier,ce_gain,gain_curve,iso_loss_gain}.parquet; writes
+loss_by_compute, surfaces, reducible_loss, frontiers, gain_curve and iso_loss_gain into results/figures/, each as PDF,
+SVG and PNG. The name of a file without its ending says which figure it is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +12,19 @@ from matplotlib.figure import Figure
 
 from smelt.errors import command
 from smelt.reporting.figures.command import read_figure_job, read_frames
-from smelt.reporting.figures.scaling import frontiers, gain_curve, loss_by_compute, reducible_loss, surfaces
+from smelt.reporting.figures.scaling import (
+    frontiers,
+    gain_curve,
+    iso_loss_gain,
+    loss_by_compute,
+    reducible_loss,
+    surfaces,
+)
 from smelt.reporting.style import page
 from smelt.reporting.style.labels import About, about, by_architecture
 
 MODULE = "smelt.reporting.figures.scaling.draw"
-ARTIFACTS = ("endpoints", "coefficients", "residuals", "frontier", "ce_gain", "gain_curve")
+ARTIFACTS = ("endpoints", "coefficients", "residuals", "frontier", "ce_gain", "gain_curve", "iso_loss_gain")
 Frames = Mapping[str, pd.DataFrame]  # each of ARTIFACTS
 
 
@@ -35,6 +42,7 @@ FIGURES: dict[str, Callable[[Frames, About], Figure]] = {
     "gain_curve": lambda read, about: gain_curve.draw(
         read["gain_curve"], read["ce_gain"], read["residuals"], by_architecture(read["coefficients"]), about
     ),
+    "iso_loss_gain": lambda read, about: iso_loss_gain.draw(read["iso_loss_gain"], read["endpoints"], about),
 }
 
 

@@ -10,13 +10,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from smelt.reporting.style import colours, legend, log_axes, messages, page
+from smelt.reporting.style import gains as style
 from smelt.reporting.style.labels import About, Row, counted, ordered, reference_first, segments
 from smelt.tables import numbers
 from smelt.tables import rows as rows_of
 
-LOWEST, HIGHEST = -1.0, 1.0  # gains that are shown: from twice the compute to none
 SHOWN = ["architecture", "sparsity", "S", "budget_flops", "gain"]
-MARGIN = 0.08  # of the range of gains, above and below
 # Behind the curve: what its optima rest on. The shades differ in grey print too.
 BEHIND: dict[str, dict[str, Any]] = {
     "inside": {"facecolor": "0.91", "edgecolor": "none"},
@@ -43,18 +42,16 @@ def draw(
     colour_of = colours.by_label(names)
     columns = len(labels) if len(names) > 1 and 1 < len(labels) <= 4 else min(3, len(names) * len(labels))
     figure, axes = page.panels(len(names) * len(labels), columns=columns, sharey=True)
-    bottom, top = _range(curve, gains)
+    ends = _range(curve, gains)
     for axis, (name, label) in zip(axes, [(name, label) for name in names for label in labels], strict=True):
-        axis.set_ylim(bottom, top)
+        axis.set_ylim(*ends)
         axis.set_title(label if len(names) == 1 else f"{name}, {label}")
         _panel(axis, _chosen(curve, name, label), _chosen(gains, name, label), colour_of[name])
         axis.set_ylabel(f"CE gain over {about.reference}")
         axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
     log_axes.compute_axis(axes, numbers(both, "budget_flops"))
     log_axes.outer(axes, columns)
-    known = numbers(both[both["gain"].notna()], "gain")
-    hidden = int(((known < bottom) | (known > top)).sum())
-    remarks = [f"{hidden} gains outside {bottom:.0%} to {top:.0%} not shown"] if hidden else []
+    remarks = style.hidden(numbers(both, "gain"), ends)
     legend.finish(figure, _entries(names, colour_of, curve, gains), about, fitted, *remarks, *_without_interval(gains))
     return figure
 
@@ -77,20 +74,11 @@ def _panel(axis: Axes, curve: pd.DataFrame, gains: pd.DataFrame, colour: str) ->
         budgets, low, high = (numbers(part, name) for name in ("budget_flops", "gain_low", "gain_high"))
         axis.fill_between(budgets, low, high, color=colour, alpha=0.22, linewidth=0)
     for row in rows_of(known):
-        _budget(axis, row, colour)
+        style.mark(axis, row["budget_flops"], row, colour)
 
 
 def _chosen(rows: pd.DataFrame, name: str, label: str) -> pd.DataFrame:
     return rows[(rows["architecture"] == name) & (rows["sparsity"] == label)]
-
-
-def _budget(axis: Axes, row: Row, colour: str) -> None:
-    """One of the study's budgets: filled where the sign of the gain is resolved, with its interval."""
-    place = (row["budget_flops"], row["gain"])
-    if row["gain_low"] is not None:
-        axis.plot([place[0]] * 2, [row["gain_low"], row["gain_high"]], color="black", linewidth=1.1, zorder=3)
-    look: dict[str, Any] = {"markeredgecolor": "black", "markerfacecolor": colour if row["resolved"] else "white"}
-    axis.plot(*place, marker="o", markersize=4.6, markeredgewidth=0.9, linestyle="none", zorder=4, **look)
 
 
 def _reasons(gains: pd.DataFrame) -> list[str]:
@@ -128,10 +116,7 @@ def _range(curve: pd.DataFrame, gains: pd.DataFrame) -> tuple[float, float]:
     trained = curve[curve["window"] != "extrapolated"]
     columns = [numbers(rows, "gain") for rows in (curve, gains)]
     columns += [numbers(rows, end) for rows in (trained, gains) for end in ("gain_low", "gain_high")]
-    values = np.clip(np.concatenate([[0.0], *columns]), LOWEST, HIGHEST)
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    margin = MARGIN * (high - low or 1.0)
-    return low - margin, high + margin
+    return style.limits(columns)
 
 
 def _entries(
@@ -145,8 +130,5 @@ def _entries(
         if (curve["window"] == window).any():
             entries.append(legend.window_key(words, "0.2", window, BEHIND[window]))
     entries.append(None)
-    for resolved, words in ((True, "budget, sign resolved"), (False, "budget, not resolved")):
-        if ((gains["resolved"] == resolved) & gains["gain"].notna()).any():
-            look = {"color": "black", "linestyle": "none", "markerfacecolor": "0.4" if resolved else "white"}
-            entries.append(legend.key(words, marker="o", markersize=4.6, **look))
+    entries += style.resolved_keys(gains, "budget")
     return entries
