@@ -1,6 +1,6 @@
 # Needs make and Python 3.11 or later; everything else goes into .venv, in the versions of requirements.lock.
 #
-#   make ce_gain      the main job: set-up, then results/tables/ce_gain.csv
+#   make ce_gain      the main job: set-up, then results/tables/ce_gain.csv and iso_loss_gain.csv
 #   make test         the fast tests
 #   make slow-tests   the end-to-end tests;  make all-tests  both
 #   make checks       lint, format, types, rules;  make format  applies what can be applied
@@ -18,12 +18,14 @@ CORES ?= all
 VENV ?= .venv
 STAMP := $(VENV)/installed
 IN_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
+GAINS := results/tables/ce_gain.csv results/tables/iso_loss_gain.csv
 PYTEST := $(IN_VENV) python -m pytest -n $(JOBS) --maxprocesses 4
 
 .PHONY: ce_gain install test slow-tests all-tests checks format lock
 
 ce_gain: $(STAMP)
-	$(IN_VENV) snakemake --cores $(CORES) results/tables/ce_gain.csv
+	$(IN_VENV) snakemake --cores $(CORES) $(GAINS)
+	@echo "CE gain and iso-loss gain: $(GAINS)"
 
 install: $(STAMP)
 

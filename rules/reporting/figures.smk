@@ -30,7 +30,7 @@ rule training_curves:
 
 
 rule scaling_figures:
-    """Loss by compute, surfaces with data and residuals, reducible loss, frontiers and gain against budget."""
+    """Loss by compute, surfaces with data and residuals, reducible loss, frontiers, gain against budget, iso-loss gain."""
     input:
         endpoints="<results>/scaling/endpoints.parquet",
         coefficients="<results>/scaling/coefficients.parquet",
@@ -38,6 +38,7 @@ rule scaling_figures:
         frontier="<results>/scaling/frontier.parquet",
         ce_gain="<results>/scaling/ce_gain.parquet",
         gain_curve="<results>/scaling/gain_curve.parquet",
+        iso_loss_gain="<results>/scaling/iso_loss_gain.parquet",
     output:
         expand("<results>/figures/{name}.{kind}", name=targets.FIGURES, kind=targets.KINDS),
     log:
@@ -58,6 +59,7 @@ rule scaling_figures:
         " --endpoints {input.endpoints:q} --coefficients {input.coefficients:q}"
         " --residuals {input.residuals:q} --frontier {input.frontier:q}"
         " --ce-gain {input.ce_gain:q} --gain-curve {input.gain_curve:q}"
+        " --iso-loss-gain {input.iso_loss_gain:q}"
         " --out {output:q} > {log:q} 2>&1"
 
 

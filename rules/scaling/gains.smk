@@ -1,7 +1,7 @@
-"""Scaling: surfaces to compute efficiency gains, allocations and frontiers, with intervals.
+"""Scaling: surfaces to compute efficiency gains, allocations and frontiers, with intervals; endpoints to iso-loss gains.
 
 In: results/scaling/{endpoints,coefficients,draws,surfaces_without}.parquet.
-Out: results/scaling/{ce_gain,allocation,frontier,gain_curve,leave_one_out,surface_pairs,sensitivity}.parquet.
+Out: results/scaling/{ce_gain,allocation,frontier,gain_curve,leave_one_out,surface_pairs,sensitivity,iso_loss_gain}.parquet.
 """
 
 
@@ -38,6 +38,30 @@ rule gain:
         " --ce-gain {output.ce_gain:q} --allocation {output.allocation:q}"
         " --frontier {output.frontier:q} --gain-curve {output.gain_curve:q}"
         " --leave-one-out {output.leave_one_out:q} --surface-pairs {output.surface_pairs:q} > {log:q} 2>&1"
+
+
+rule iso_loss_gain:
+    """Read the compute that each model took to the loss of its partner, without a fit."""
+    input:
+        endpoints="<results>/scaling/endpoints.parquet",
+    output:
+        "<results>/scaling/iso_loss_gain.parquet",
+    log:
+        "<logs>/scaling/iso_loss_gain.log",
+    benchmark:
+        "<benchmarks>/scaling/iso_loss_gain.tsv"
+    params:
+        spec=SPECS.of(specs.iso_loss_gain),
+        code=fingerprint("smelt.scaling.gains.iso_loss_gain"),
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    conda:
+        "../../envs/smelt.yaml"
+    shell:
+        "python -m smelt.scaling.gains.iso_loss_gain --spec {params.spec:q} --endpoints {input.endpoints:q}"
+        " --out {output:q} > {log:q} 2>&1"
 
 
 rule sensitivity:

@@ -247,6 +247,11 @@ def scaling(study: Study) -> dict[str, Any]:
     return {**told, **figure(study), "sparsity_values": study.sparsity_values}
 
 
+def iso_loss_gain(study: Study) -> dict[str, Any]:
+    """What the iso-loss gain needs to know of the study; nothing is fitted."""
+    return {**study.section("scaling", ["fit_sparsities"]), "s_convention": study.s_convention, **figure(study)}
+
+
 def calibration(study: Study) -> dict[str, Any]:
     """What the calibration of downstream scores needs to know."""
     return {**study.section("scaling", ["bootstrap_draws", "seed"]), **figure(study)}

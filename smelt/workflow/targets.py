@@ -9,8 +9,9 @@ from smelt.study.grid import GridStudy
 from smelt.workflow import specs
 
 KINDS = ("pdf", "svg", "png")  # of a figure's files
-ANSWERS = ["ce_gain", "coefficients", "allocation", "endpoints", "leave_one_out", "surface_pairs"]
-FIGURES = ["loss_by_compute", "surfaces", "reducible_loss", "frontiers", "gain_curve"]
+GAINS = ["ce_gain", "iso_loss_gain"]
+ANSWERS = [*GAINS, "coefficients", "allocation", "endpoints", "leave_one_out", "surface_pairs"]
+FIGURES = ["loss_by_compute", "surfaces", "reducible_loss", "frontiers", "gain_curve", "iso_loss_gain"]
 SUBSET_TABLES = ["subsets", "length"]
 SUBSET_FIGURES = ["subsets", "quartiles", "length_profile"]
 CALIBRATION_TABLES = ["calibration", "calibration_means", "wins"]

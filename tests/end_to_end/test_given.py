@@ -22,6 +22,7 @@ TRAINING = {
     "collect",
 }
 FITS = ["fit", "gain", "sensitivity"]
+ISO = ["iso_loss_gain"]
 TABLES_AND_FIGURES = ["scaling_tables", "sensitivity_tables", "scaling_figures"]
 
 
@@ -45,7 +46,7 @@ def rows(workspace: Workspace, name: str) -> list[dict[str, str]]:
 def test_no_job_trains(tmp_path, study, first):
     jobs = {job.split()[0] for job in Workspace.cloned(tmp_path / "clone", study).waiting()}
     assert first in jobs
-    assert jobs >= {*FITS, *TABLES_AND_FIGURES}
+    assert jobs >= {*FITS, *ISO, *TABLES_AND_FIGURES}
     assert not jobs & {*TRAINING, "endpoints", "training_curves", "breakdown"}
 
 
@@ -65,6 +66,11 @@ def test_from_a_file_of_endpoints_to_a_gain_with_an_interval(finished):
     for row in gains:
         assert float(row["gain_low"]) < float(row["gain"]) < float(row["gain_high"])
         assert (row["s_convention"], row["endpoints"]) == ("given", "144")
+    last = [row for row in rows(finished, "iso_loss_gain") if row["horizon"] == "6" and row["kind"] == "all"]
+    assert [(row["gain"][:5], row["cells"], row["endpoints"], row["resolved"]) for row in last] == [
+        ("0.219", "12", "144", "true")
+    ]
+    assert last[0]["source"] == "simulated from the published surfaces, with noise"
     assert [row["architecture"] for row in rows(finished, "coefficients")] == ["baseline", "smelt"]
     assert {row["source"] for row in rows(finished, "endpoints")} == {
         "simulated from the published surfaces, with noise"
@@ -83,7 +89,7 @@ def test_one_architecture_has_a_surface_and_a_frontier_and_no_gain(finished, tmp
     workspace.write(table, "".join(line for line in lines if not line.startswith("baseline")))
     workspace.change(scaling={"reference": ""})
     workspace.finish(cores=1)
-    assert rows(workspace, "ce_gain") == []
+    assert rows(workspace, "ce_gain") == rows(workspace, "iso_loss_gain") == []
     assert [row["architecture"] for row in rows(workspace, "coefficients")] == ["smelt"]
     assert {row["architecture"] for row in rows(workspace, "allocation")} == {"smelt"}
 
@@ -100,7 +106,7 @@ def test_another_place_and_new_time_stamps_rerun_nothing(workspace):
     [
         ({"bootstrap_draws": 60}, [*FITS, *TABLES_AND_FIGURES]),
         ({"sparsities": {"S85": 0.845}}, [*FITS, *TABLES_AND_FIGURES]),
-        ({"s_convention": "own"}, ["user_table", *FITS, *TABLES_AND_FIGURES]),
+        ({"s_convention": "own"}, ["user_table", *FITS, *ISO, *TABLES_AND_FIGURES]),
     ],
 )
 def test_a_setting_reruns_what_uses_it(workspace, change, jobs):
@@ -110,7 +116,7 @@ def test_a_setting_reruns_what_uses_it(workspace, change, jobs):
 
 def test_an_edited_endpoint_reruns_all(workspace):
     workspace.edit("config/examples/endpoints.csv", ",2.3180,", ",2.3181,")
-    assert workspace.waiting() == expected("user_table", FITS, TABLES_AND_FIGURES)
+    assert workspace.waiting() == expected("user_table", FITS, ISO, TABLES_AND_FIGURES)
 
 
 @pytest.mark.slow

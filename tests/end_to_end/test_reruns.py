@@ -14,7 +14,7 @@ OTHER_CHOICES = ["sensitivity", "sensitivity_tables"]
 PARTS = ["subset_tables", "subset_figures"]
 FITS = ["fit", "gain", "subsets", *OTHER_CHOICES]
 LOGS = ["training_curves", "health"]
-POOLED = ["collect", "breakdown", "length", *FITS, *TABLES_AND_FIGURES, *PARTS]
+POOLED = ["collect", "breakdown", "length", "iso_loss_gain", *FITS, *TABLES_AND_FIGURES, *PARTS]
 
 
 def trained(*runs: str) -> list[str]:
@@ -36,10 +36,19 @@ def test_all_results_stand(finished):
     assert {name for name in names if name.startswith("training/") and name.endswith(".safetensors")} == {
         f"training/{run}/branch-{branch}.safetensors" for run in RUNS for branch in (1, 2, 3)
     }
-    answers = ("ce_gain", "coefficients", "allocation", "endpoints", "leave_one_out", "surface_pairs", "sensitivity")
+    answers = (
+        "ce_gain",
+        "iso_loss_gain",
+        "coefficients",
+        "allocation",
+        "endpoints",
+        "leave_one_out",
+        "surface_pairs",
+        "sensitivity",
+    )
     for table in (*answers, "subsets", "length", "plan", "budgets", "corpus", "streams", "runs"):
         assert {f"tables/{table}.csv", f"tables/{table}.parquet"} <= names
-    scaling = ("loss_by_compute", "surfaces", "reducible_loss", "frontiers", "gain_curve")
+    scaling = ("loss_by_compute", "surfaces", "reducible_loss", "frontiers", "gain_curve", "iso_loss_gain")
     for figure in (*scaling, "subsets", "quartiles", "length_profile", "training_curves"):
         assert {f"figures/{figure}.{kind}" for kind in ("pdf", "svg", "png")} <= names
     assert not list(finished.results.glob("state/*/*/"))  # a finished run leaves no checkpoint
@@ -69,7 +78,7 @@ def test_one_runs_learning_rate(workspace):
     workspace.change(runs={"smelt-H16-S85": {"learning_rate": 0.03}})
     jobs = workspace.waiting()
     assert jobs == expected("train smelt-H16-S85", "heldout_loss smelt-H16-S85", LOGS, POOLED)
-    assert len(jobs) == 16
+    assert len(jobs) == 17
     workspace.change(runs={"smelt-H16-S85": {}})
     assert workspace.waiting() == []
 
@@ -149,6 +158,7 @@ def test_a_stages_setting_reruns_that_stage_and_what_follows(workspace, section,
         ("scaling/fitting/resampling", [*FITS, "length", *TABLES_AND_FIGURES, *PARTS]),
         ("scaling/fitting/refit", [*FITS, *TABLES_AND_FIGURES, *PARTS]),
         ("scaling/gains/gain", ["gain", "subsets", *TABLES_AND_FIGURES, *PARTS]),
+        ("scaling/gains/iso_loss", ["iso_loss_gain", *TABLES_AND_FIGURES]),
         ("reporting/tables", ["scaling_tables", "sensitivity_tables", "subset_tables"]),
         ("reporting/style/page", ["scaling_figures", "subset_figures", "training_curves"]),
         ("scaling/endpoints/user_table", []),
