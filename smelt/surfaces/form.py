@@ -248,7 +248,9 @@ def _hessian_map(size: int, first: TermDesign, second: TermDesign) -> Array:
     return hessian_map.reshape(size * size, -1)
 
 
-def log_linear(name: str, parameters: Sequence[Parameter], capacity: Powers, data: Powers, formula: str = "") -> Surface:
+def log_linear(
+    name: str, parameters: Sequence[Parameter], capacity: Powers, data: Powers, formula: str = ""
+) -> Surface:
     """A surface whose terms are products of powers, from data alone: exponent -> (variable, sign) of each term.
 
     A variable may be a choice, "flops|params": the first that the points have.
