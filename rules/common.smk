@@ -1,6 +1,6 @@
 """What all rules share: the study, where its files lie, what its jobs are told and what they ask for.
 
-Reads config/schema.yaml and the study file named by `--config study=NAME|PATH`. Holds no rule. `<results>`, `<logs>` and
+Reads the study file named by `--config study=NAME|PATH`. Holds no rule. `<results>`, `<logs>` and
 `<benchmarks>` stand for the study's folders in every path below.
 """
 

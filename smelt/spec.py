@@ -101,7 +101,8 @@ def fingerprint(module: str) -> str:
     """Digest of the code that `module` can reach inside the package, comments and docstrings left out.
 
     `module` is a dotted name such as "smelt.training.train". Editing any module of its import closure,
-    parent packages included, changes the digest; reformatting one, or editing another module, does not.
+    parent packages included, changes the digest; reformatting one, rewording a setting or moving its bounds, or
+    editing another module, does not.
     """
     if not _source(module).is_file():
         raise ValueError(f"no module {module}")
@@ -123,6 +124,10 @@ def _tree(source: Path) -> ast.Module:
             continue
         if ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
+    for node in ast.walk(tree):
+        # Of `setting(meaning, default, bounds ...)` only the default is used by a job.
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setting":
+            node.args, node.keywords = node.args[1:], []
     return tree
 
 

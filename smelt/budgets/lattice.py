@@ -24,6 +24,7 @@ import numpy as np
 from smelt.errors import UserError
 from smelt.model.execution import plan
 from smelt.model.settings import ModelSettings
+from smelt.setting import setting
 
 LEAST_HEAD = 4  # smaller heads are degenerate
 LARGEST = 2**62  # of a count; beyond it 64-bit integers would overflow
@@ -33,8 +34,15 @@ LARGEST = 2**62  # of a count; beyond it 64-bit integers would overflow
 class Lattice:
     """Which sizes are looked at."""
 
-    multiple: int = 8  # of hidden size and expert width
-    shape: float = 1.5  # largest factor between the block's proportions and the reference's
+    multiple: int = setting(
+        "Hidden size and expert width are multiples of it; halved where the tolerance needs it.", 8, minimum=1
+    )
+    shape: float = setting(
+        "Largest factor by which an expert's width and that of attention, over the hidden size, may differ from the "
+        "reference's.",
+        1.5,
+        minimum=1,
+    )
 
     def __post_init__(self) -> None:
         if type(self.multiple) is not int or self.multiple < 1:

@@ -6,15 +6,16 @@ import functools
 from smelt.budgets.lattice import Lattice
 from smelt.errors import UserError
 from smelt.model.settings import ModelSettings
+from smelt.setting import setting
 
 
 @dataclasses.dataclass(frozen=True)
 class Tolerance:
     """Largest mismatch accepted on each budget, as a fraction of the reference's."""
 
-    flops: float = 0.04
-    params: float = 0.04
-    kv: float = 0.04
+    flops: float = setting("FLOPs per token.", 0.04, exclusive_minimum=0)
+    params: float = setting("Non-embedding parameters.", 0.04, exclusive_minimum=0)
+    kv: float = setting("KV-cache bytes per token.", 0.04, exclusive_minimum=0)
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():

@@ -21,6 +21,7 @@ from smelt.budgets.plan_columns import LARGEST, PLAN, SUMMED
 from smelt.errors import UserError, command
 from smelt.job import read_job
 from smelt.model.settings import ModelSettings
+from smelt.setting import setting
 
 HOUR = 3600  # seconds
 MEGABYTE = 10**6  # bytes
@@ -49,7 +50,7 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The runs, the text and the machine; see `plan` and `corpus` in config/schema.yaml."""
+    """The runs, the text and the machine; the sections `corpus` and `cost_estimate` of a study."""
 
     attention_keys: float  # keys charged to a query
     runs: tuple[Training, ...]
@@ -57,13 +58,19 @@ class Settings:
     shard_contexts: int = 32
     heldout_share: float = 0.05
     decay_share: float = 0.15
-    text_megabytes: float = 0.0  # 0 where it is not known
-    bytes_per_token: float = 3.0  # of text, assumed
-    accelerator: str = "H200"
-    peak_flops: float = 9.89e14  # a second
-    utilisation: float = 0.4
-    memory_bytes: float = 1.41e11
-    checkpoints_kept: int = 1
+    accelerator: str = setting("Name of the GPU that the hours and the memory are of.", "H200")
+    peak_flops: float = setting(
+        "Its dense bfloat16 FLOP/s; 9.89e+14 is that of an H100 or H200.", 9.89e14, unit="FLOP/s", exclusive_minimum=0
+    )
+    utilisation: float = setting("Share of the peak that training reaches.", 0.4, exclusive_minimum=0, maximum=1)
+    memory_bytes: float = setting("Its memory in bytes.", 1.41e11, unit="bytes", exclusive_minimum=0)
+    checkpoints_kept: int = setting("Resumable states of each run that are kept at a time.", 1, minimum=0)
+    text_megabytes: float = setting(
+        "Clean text that all sources hold, in MB, where it is known; 0 where it is not.", 0.0, unit="MB", minimum=0
+    )
+    bytes_per_token: float = setting(
+        "Bytes of text assumed for a token; 3 to 4 are usual.", 3.0, unit="bytes", exclusive_minimum=0
+    )
     branch_jobs: bool = False  # whether a checkpoint is kept for each decay
 
 

@@ -18,17 +18,17 @@ from smelt import shards, tables
 from smelt.artifacts import field, read_table, write_table
 from smelt.corpus.contexts.tokenizer import encode, load_tokenizer
 from smelt.corpus.documents.clean import REASONS
+from smelt.corpus.settings import Selected
 from smelt.corpus.sources.registry import Source, read_sources
 from smelt.errors import command
 from smelt.job import read_job
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """`select` of `corpus` and `attention_keys` of `grid` in config/schema.yaml."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(Selected):
+    """The sources that were read, and what the study charges a query."""
 
     attention_keys: float
-    select: tuple[str, ...] = ()
 
 
 MEASURED = 100_000  # bytes of each source on which bytes per token are measured

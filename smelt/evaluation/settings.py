@@ -2,10 +2,16 @@
 
 import dataclasses
 
+from smelt.setting import setting
+
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationSettings:
-    precision: str = "bfloat16"  # of the experts' products on the CPU, as in training
+    """Of every evaluation of a network."""
+
+    precision: str = setting(
+        "Products of the experts on the CPU, as in training.", "bfloat16", choices=("bfloat16", "float32")
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,4 +19,4 @@ class ScoringSettings:
     """Of the scores on downstream tasks."""
 
     context: int  # tokens of a packed row
-    precision: str = "bfloat16"
+    precision: str = EvaluationSettings.precision

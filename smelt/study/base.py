@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from smelt.study.schema import without_defaults
+from smelt.study.validation import without_defaults
 
 
 @dataclasses.dataclass(frozen=True)

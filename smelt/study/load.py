@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from smelt.errors import UserError
 from smelt.study.base import Study
 from smelt.study.endpoint_table import EndpointStudy, SimulatedStudy
 from smelt.study.grid import GridStudy
-from smelt.study.schema import completed
+from smelt.study.schema import study_schema
+from smelt.study.validation import completed
 
 CONFIG = Path(__file__).parents[2] / "config"
 KINDS: dict[str, type[Study]] = {"endpoints": EndpointStudy, "simulation": SimulatedStudy}  # by the key that says so
@@ -56,8 +55,8 @@ def is_study(path: Path) -> bool:
 
 
 def read(path: Path) -> Study:
-    """Read, validate and complete a study file."""
-    schema = yaml.safe_load((CONFIG / "schema.yaml").read_text(encoding="utf-8"))
+    """The study in a file, validated and complete. Raises UserError, naming the file and the key, on a mistake."""
+    schema = study_schema()
     try:
         config = completed(path, schema)
         kind = next((kind for key, kind in KINDS.items() if key in config), GridStudy)

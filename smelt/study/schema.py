@@ -1,96 +1,173 @@
-"""A YAML file against its JSON schema: parsed strictly, explained where it is wrong, completed with the defaults.
+"""The JSON schema of study files, made from the settings that `smelt.study.sections.file` names.
 
-All mistakes are UserErrors that name the key and the fix.
+`python docs/make_study.py` writes it to config/schema.yaml, from which editors complete and check study files.
+The workflow does not read that file: it makes the schema anew.
 """
 
+import dataclasses
 import functools
-import re
-from collections.abc import Sequence
+import types
+import typing
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import yaml
 
-from smelt.errors import UserError
-from smelt.study.renamed import check_keys
-from smelt.user_files.names import suggestion
-from smelt.user_files.yaml import read_yaml
+from smelt.setting import MISSING, Bounds, Setting, settings_of
+from smelt.study.sections.file import StudyFile
+
+Schema = dict[str, Any]
+FILE = Path(__file__).parents[2] / "config" / "schema.yaml"
+HEADER = """\
+# Made by `python docs/make_study.py` from the settings in smelt/; do not edit it. It serves editors: a study file
+# names it in its first line. docs/study.md says the same in words.
+"""
+NEEDED = ["corpus", "grid", "training"]  # by a study that trains
+ABSENT: Schema = {"not": {}}
+TRAINED_ONLY = ["seeds", *NEEDED, "cells", "runs", "tuning", "ablations", "cost_estimate", "evaluation"]
+TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
+KEYWORDS = {
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "exclusive_minimum": "exclusiveMinimum",
+    "exclusive_maximum": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+    "choices": "enum",
+    "pattern": "pattern",
+    "min_items": "minItems",
+    "unique_items": "uniqueItems",
+    "min_properties": "minProperties",
+}
 
 
-def completed(path: Path, schema: dict[str, Any]) -> dict[str, Any]:
-    """The content of the YAML file at `path`, valid under `schema` and with the defaults of all keys left out."""
-    config = read_yaml(path)
-    check_keys(config)
-    _validate(config, schema)
-    return dict(_filled(config, schema, schema))
-
-
-def without_defaults(
-    section: dict[str, Any], schema: dict[str, Any], keys: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """A section's settings (all, or those of `keys`) without those that equal their default, so that a key that
-    is added later leaves every spec as it was."""
-    known = schema["properties"]
+@functools.cache
+def study_schema() -> Schema:
+    """The schema of a study file. A study trains a grid, or its endpoints stand in a file, or they are simulated."""
+    without = {
+        key: {"properties": dict.fromkeys([other, *TRAINED_ONLY], ABSENT)}
+        for key, other in (("endpoints", "simulation"), ("simulation", "endpoints"))
+    }
     return {
-        key: value
-        for key, value in section.items()
-        if (keys is None or key in keys) and not ("default" in known[key] and known[key]["default"] == value)
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "study",
+        "description": str(StudyFile.__doc__),
+        **object_schema([StudyFile]),
+        "if": {"not": {"anyOf": [{"required": [key]} for key in without]}},
+        "then": {"required": NEEDED},
+        "dependentSchemas": without,
     }
 
 
-def _validate(config: Any, schema: dict[str, Any]) -> None:
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(config))
-    if error is not None:
-        key = ".".join(map(str, error.absolute_path)) or "the study"
-        raise UserError(f"{key}: {_explain(error)}")
-
-
-def _explain(error: jsonschema.ValidationError) -> str:
-    if error.validator == "not" and not error.validator_value:  # a key that another one rules out
-        given = error.absolute_schema_path[1]  # dependentSchemas, the other one, ...
-        return f"no part of a study with {given}; take it out, or {given}"
-    value, expected = error.instance, error.schema.get("description", "")
-    meaning = f" ({expected})" if expected else ""
-    if error.validator in ("additionalProperties", "propertyNames") and isinstance(value, dict):
-        known = error.schema.get("properties", {})
-        unknown = [key for key in value if key not in known] or list(value)
-        return f"unknown key {unknown[0]!r}; {suggestion(unknown[0], known)}"
-    if error.validator == "required":
-        missing = [key for key in error.schema["required"] if key not in value]
-        return f"the key {missing[0]!r} is missing{meaning}"
-    hint = ""
-    if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", value, re.IGNORECASE):
-        hint = "; a number is written without quotes and, with an exponent, with a point, as 1.0e-3"
-    if error.validator == "type":
-        return f"{value!r} is not of type {error.validator_value}{hint}{meaning}"
-    if error.validator == "oneOf":
-        return f"{value!r} has none of the forms that are allowed, or more than one{hint}{meaning}"
-    if error.validator == "pattern":
-        return f"{value!r} does not fit{hint}{meaning}"
-    if error.validator == "minProperties":
-        return f"it is empty; it needs at least one entry{meaning}"
-    return f"{error.message}{meaning}"
-
-
-def _filled(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> Any:
-    """`value` with the schema's defaults, and whole numbers as floats where the schema says number.
-
-    An override takes no defaults: what it leaves out stays as the study says.
-    """
-    complete = not schema.get("$ref", "").endswith("_override")
-    if "$ref" in schema:
-        schema = functools.reduce(lambda node, key: node[key], schema["$ref"].removeprefix("#/").split("/"), root)
-    if schema.get("type") == "number" and isinstance(value, int):
-        return float(value)
-    if not isinstance(value, dict):
-        return value
-    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
-    filled = {
-        key: _filled(value.get(key, child.get("default")), child, root)
-        for key, child in properties.items()
-        if key in value or (complete and "default" in child)
+def object_schema(classes: Sequence[type]) -> Schema:
+    """The schema of a mapping whose keys are the settings of some dataclasses, in that order."""
+    fields = {name: field for cls in classes for name, field in settings_of(cls).items()}
+    hints = {name: typing.get_type_hints(cls)[name] for cls in classes for name in settings_of(cls)}
+    required = [name for name, field in fields.items() if _needed(field)]
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        **({"required": required} if required else {}),
+        "properties": {name: _property(field, hints[name]) for name, field in fields.items()},
     }
-    extra = {key: part for key, part in value.items() if key not in properties}
-    return filled | {
-        key: _filled(part, others, root) if isinstance(others, dict) else part for key, part in extra.items()
+
+
+def _overrides(classes: Sequence[type]) -> Schema:
+    """The same with no key required and no default: what it leaves out stays as it is elsewhere."""
+    full = object_schema(classes)
+    keys = {
+        name: {keyword: value for keyword, value in child.items() if keyword != "default"}
+        for name, child in full["properties"].items()
     }
+    return {"type": "object", "additionalProperties": False, "properties": keys}
+
+
+def _needed(field: "dataclasses.Field[Any]") -> bool:
+    return _default(field) is MISSING and not _said(field).rules.get("optional")
+
+
+def _said(field: "dataclasses.Field[Any]") -> Setting:
+    return typing.cast(Setting, field.metadata["setting"])
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    default = field.default if field.default_factory is MISSING else field.default_factory()
+    return list(default) if isinstance(default, tuple) else default
+
+
+def _property(field: "dataclasses.Field[Any]", hint: Any) -> Schema:
+    """The schema of one key."""
+    said = _said(field)
+    schema: Schema = {"description": said.meaning}
+    if unit := said.rules.get("unit"):
+        schema["unit"] = unit
+    schema |= _value(hint, said)
+    default = _default(field)
+    return schema if default is MISSING or default is None else {**schema, "default": default}
+
+
+def _value(hint: Any, said: Setting) -> Schema:
+    """What a value may be, from its type and the rules of its setting."""
+    rules = said.rules
+    if rules.get("or_mapping"):
+        return {"oneOf": [{"type": TYPES[hint], **_bounds(rules)}, {"type": "object"}]}
+    if isinstance(hint, types.UnionType):
+        parts = [part for part in typing.get_args(hint) if part is not types.NoneType]
+        return {"oneOf": [_value(part, said) for part in parts]} if parts[1:] else _value(parts[0], said)
+    if dataclasses.is_dataclass(hint):
+        return object_schema([typing.cast(type, hint)])
+    origin, parts = typing.get_origin(hint), list(typing.get_args(hint))
+    if origin is tuple:
+        return _list(parts, said)
+    if origin is not None and issubclass(origin, Mapping):
+        return _mapping(parts[1], said)
+    bounds = _bounds(rules)
+    if reserved := rules.get("reserved"):
+        bounds["not"] = {"enum": list(reserved)}
+    return bounds if "enum" in bounds else {"type": TYPES[hint], **bounds}
+
+
+def _list(parts: list[Any], said: Setting) -> Schema:
+    items = {"type": TYPES[parts[0]], **_bounds(said.rules.get("each", {}))}
+    if parts[1] is not Ellipsis:
+        return {"type": "array", "items": items, "minItems": len(parts), "maxItems": len(parts)}
+    return {"type": "array", "items": items, **_bounds(said.rules)}
+
+
+def _mapping(part: Any, said: Setting) -> Schema:
+    rules = said.rules
+    if classes := rules.get("of"):
+        return object_schema(classes)
+    schema: Schema = {"type": "object", **_bounds(rules)}
+    if names := rules.get("names"):
+        schema["propertyNames"] = {"pattern": names[0], "description": names[1]}
+    if classes := rules.get("overrides"):
+        values = _overrides(classes)
+    elif dataclasses.is_dataclass(part):
+        values = object_schema([typing.cast(type, part)])
+    else:
+        values = {"type": TYPES[part], **_bounds(rules.get("each", {}))}
+    if keys := rules.get("alternatives"):
+        values["description"] = f"Give either {' or '.join(keys)}."
+        values["oneOf"] = [{"required": [key]} for key in keys]
+    return {**schema, "additionalProperties": values}
+
+
+def _bounds(rules: Bounds) -> Schema:
+    """JSON Schema's keywords for the bounds of a value."""
+    found = {KEYWORDS[name]: value for name, value in rules.items() if name in KEYWORDS}
+    return {keyword: list(value) if isinstance(value, tuple) else value for keyword, value in found.items()}
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes equal parts in full, each where it belongs."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def text() -> str:
+    """The content of config/schema.yaml."""
+    return HEADER + yaml.dump(
+        study_schema(), Dumper=_Plain, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None
+    )

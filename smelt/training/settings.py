@@ -4,6 +4,7 @@ import dataclasses
 
 from smelt.errors import UserError
 from smelt.model.settings import ModelSettings
+from smelt.setting import setting
 
 # The paper's stable phase of 196,075 steps, its six branch steps and its decays of 9,537 steps (Sec. 4.1).
 PAPER_STEPS = 196_075
@@ -15,26 +16,59 @@ PAPER_DECAY = 9_537
 class TrainingSettings:
     """Warm-up, stable phase and decay branches; a step reads `batch_contexts` packed contexts."""
 
-    steps: int  # of the stable phase
-    branch_steps: tuple[int, ...]  # stable steps after which a decay branches off
-    decay_steps: int
-    learning_rate: float  # peak
-    warmup_steps: int = 5
-    batch_contexts: int = 1
-    final_lr_fraction: float = 0.0  # fraction of the peak towards which a decay goes
-    beta1: float = 0.9
-    beta2: float = 0.95
-    weight_decay: float = 0.1
-    gradient_clip: float = 1.0  # gradient norm
-    balance_loss: float = 0.01  # weights of the auxiliary losses
-    z_loss: float = 1e-4
-    precision: str = "bfloat16"  # of the experts' products on the CPU, of all but the router's on a GPU
+    steps: int = setting("Optimizer steps of the stable phase.", minimum=1)
+    branch_steps: tuple[int, ...] = setting(
+        "Stable steps at which a decay branches off; the paper's proportions where left out.",
+        optional=True,
+        min_items=1,
+        unique_items=True,
+        each={"minimum": 1},
+    )
+    decay_steps: int = setting(
+        "Steps of each cosine decay; the paper's proportion where left out.", optional=True, minimum=1
+    )
+    learning_rate: float = setting(
+        "Peak learning rate, or one by architecture and scale, as {baseline: {H32: 0.02}}.",
+        or_mapping=True,
+        exclusive_minimum=0,
+    )
+    warmup_steps: int = setting("Steps of linear warm-up.", 5, minimum=0)
+    batch_contexts: int = setting("Contexts in one step.", 1, minimum=1)
+    final_lr_fraction: float = setting(
+        "Learning rate towards which a decay goes, as a fraction of the rate where it branches off.", 0.0, minimum=0
+    )
+    beta1: float = setting("AdamW beta 1.", 0.9, minimum=0, exclusive_maximum=1)
+    beta2: float = setting("AdamW beta 2.", 0.95, minimum=0, exclusive_maximum=1)
+    weight_decay: float = setting("AdamW weight decay.", 0.1, minimum=0)
+    gradient_clip: float = setting("Largest gradient norm.", 1.0, exclusive_minimum=0)
+    balance_loss: float = setting("Weight of the load-balancing loss.", 0.01, minimum=0)
+    z_loss: float = setting("Weight of the router z loss.", 1e-4, minimum=0)
+    precision: str = setting(
+        "Products of the experts on the CPU, all but the router's on a GPU.",
+        "bfloat16",
+        choices=("bfloat16", "float32"),
+    )
     seed: int = 0
-    processes: int = 1  # that train the run, one a core or a GPU
-    micro_batch_contexts: int = 0  # of a step, that one process takes at a time; 0 for its whole share
-    expert_parallel: bool = False  # whether each process keeps experts of its own
-    device: str = "cpu"  # or "cuda": a GPU for each process
-    activation_checkpointing: bool = False  # on a GPU: keep only each block's input
+    processes: int = setting(
+        "Processes that train a run together, one a core or a GPU; they share a step's contexts evenly "
+        "(see docs/scale.md).",
+        1,
+        minimum=1,
+    )
+    micro_batch_contexts: int = setting(
+        "Contexts that a process takes at a time, so that a large step needs little memory; 0 for all of its share.",
+        0,
+        minimum=0,
+    )
+    expert_parallel: bool = setting("Whether each process keeps experts of its own, to which tokens are sent.", False)
+    device: str = setting(
+        "Where a run trains; cuda is a GPU for each process, whose bits differ from the CPU's (see docs/scale.md).",
+        "cpu",
+        choices=("cpu", "cuda"),
+    )
+    activation_checkpointing: bool = setting(
+        "On a GPU: run each block again in the backward pass, which needs less memory and a third more work.", False
+    )
 
     def __post_init__(self) -> None:
         if list(self.branch_steps) != sorted(set(self.branch_steps)):

@@ -1,7 +1,6 @@
 """The plan of a study: hand arithmetic, totals, warnings, and that it needs nothing but the study's file."""
 
 import csv
-import dataclasses
 import json
 import subprocess
 from pathlib import Path
@@ -162,15 +161,6 @@ def test_text_that_is_asked_for_or_all_there_is(tmp_path):
         path = tmp_path / "variant.yaml"
         path.write_text(yaml.safe_dump(config, sort_keys=False))
         assert specs.plan(studies.read(path))["text_megabytes"] == told
-
-
-def test_defaults_are_those_of_the_schema():
-    schema = yaml.safe_load((studies.CONFIG / "schema.yaml").read_text(encoding="utf-8"))["properties"]
-    keys = {**schema["cost_estimate"]["properties"], **schema["corpus"]["properties"]}
-    fields = {field.name: field.default for field in dataclasses.fields(Settings)}
-    assert schema["cost_estimate"]["properties"].keys() <= fields.keys()
-    known = fields.keys() & keys.keys()
-    assert {name: fields[name] for name in known} == {name: keys[name]["default"] for name in known}
 
 
 @pytest.mark.parametrize("vocabulary", [256, 257, 1024, 65536, 65537, 128256])

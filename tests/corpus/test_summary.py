@@ -9,9 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from smelt.corpus import summary
-from smelt.corpus.contexts import heldout, shard, tokenizer
-from smelt.corpus.documents import clean, documents
-from smelt.corpus.sources import fetch
+from smelt.corpus.documents import clean
 from smelt.corpus.summary import mean_keys
 
 
@@ -77,24 +75,3 @@ def test_warning_beyond_five_percent(summed, capsys):
     assert "warning" not in capsys.readouterr().err
     run(seen * 1.06)
     assert f"sees {seen:.1f} keys in the mean" in capsys.readouterr().err
-
-
-SETTINGS = [
-    (fetch.Settings, "corpus"), (documents.Settings, "corpus"), (tokenizer.Settings, "corpus"),
-    (shard.Settings, "corpus"), (heldout.Settings, "corpus"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("settings", "section"), SETTINGS)
-def test_defaults_are_those_of_the_schema(settings, section):
-    import dataclasses
-    from pathlib import Path
-
-    import yaml
-
-    schema = yaml.safe_load((Path(__file__).parents[2] / "config" / "schema.yaml").read_text())
-    described = schema["properties"][section]["properties"]
-    for item in dataclasses.fields(settings):
-        default = item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
-        if default is not dataclasses.MISSING:
-            assert described[item.name]["default"] == (list(default) if isinstance(default, tuple) else default)

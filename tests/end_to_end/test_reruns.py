@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 
 import pytest
 
@@ -118,12 +119,19 @@ def test_a_longer_run_packs_new_shards_only_and_retrains_no_other(workspace):
 
 
 def test_a_new_key_with_a_default_reruns_nothing(workspace):
-    for section in ("corpus", "grid", "evaluation", "scaling", "tuning"):
-        description = "    properties:\n      new_key: {description: New., type: number, default: 0.5}\n"
-        text = (workspace.folder / "config/schema.yaml").read_text()
-        start = text.index(f"\n  {section}:\n")
-        head, tail = text[:start], text[start:].replace("    properties:\n", description, 1)
-        workspace.write(workspace.folder / "config/schema.yaml", head + tail)
+    sections = {
+        "file": ["Corpus"],
+        "grid": ["Grid"],
+        "evaluation": ["Evaluation"],
+        "scaling": ["Comparison"],
+        "training": ["Tuning"],
+    }
+    for file, classes in sections.items():
+        path = workspace.folder / f"smelt/study/sections/{file}.py"
+        text = path.read_text()
+        for name in classes:
+            text = re.sub(rf'(class {name}:\n    """.*"""\n)', r'\1    new_key: float = setting("New.", 0.5)\n', text)
+        workspace.write(path, text)
     assert workspace.waiting() == []
     workspace.change(scaling={"new_key": 0.6})
     assert workspace.waiting() == expected(FITS, "length", TABLES_AND_FIGURES, PARTS)

@@ -20,7 +20,19 @@ FLOORS = [
     {"study"},
     STAGES,
     {"model", "budgets", "surfaces"},
-    {"artifacts", "errors", "job", "labels", "locks", "shards", "spec", "statistics", "tables", "user_files"},
+    {
+        "artifacts",
+        "errors",
+        "job",
+        "labels",
+        "locks",
+        "setting",
+        "shards",
+        "spec",
+        "statistics",
+        "tables",
+        "user_files",
+    },
 ]
 OPEN = FLOORS[-2:]  # floors whose rooms may know one another
 MOST_FILES = 14  # of one folder, its __init__ aside

@@ -142,7 +142,8 @@ def package(tmp_path, monkeypatch):
         "    from smelt.late import later  # costs time\n    return later(help.ONE)\n",
         "stage/help.py": "from smelt.spec import SIZE\nONE = 1\n",
         "stage/other.py": "from smelt.stage.help import ONE\n",
-        "late.py": "def later(value):\n    return value + 1\n",
+        "settings.py": 'A = setting("A value.", 3, minimum=1)\nB = setting("Another.")\n',
+        "late.py": "from smelt.settings import A\n\n\ndef later(value):\n    return value + 1\n",
     }
     folder = tmp_path / "smelt"
     for name, text in files.items():
@@ -171,6 +172,9 @@ def package(tmp_path, monkeypatch):
         {"stage_help": ("ONE = 1", "ONE = 2")},
         {"late": ("+ 1", "+ 2")},  # imported inside a function
         {"spec": ("SIZE = 3", "SIZE = 4")},  # two imports away
+        {"settings": (", 3,", ", 4,")},  # the default of a setting
+        {"settings": ('Another."', 'Another.", 1')},
+        {"settings": ("B =", "C =")},
         {"errors": ("(Exception)", "(ValueError)")},  # three imports away
         {"stage_help": ("ONE = 1", "ONE = 1\nTWO = 2")},
         {"stage___init__": ("A = 0", "A = 1")},  # a parent package runs before its modules
@@ -190,6 +194,8 @@ def test_an_edit_of_reachable_code_changes_the_fingerprint(package, edit):
         {"stage_job": ("(help.ONE)", "(\n        help.ONE,\n    )")},
         {"late": ("value + 1", "(value  +  1)")},
         {"unrelated": ("A = 1", "A = 2")},
+        {"settings": ("A value.", "A number.")},  # what a study file may say is no code of a job
+        {"settings": ("minimum=1", "minimum=0, maximum=9")},
         {"stage_other": ("ONE", "SIZE")},  # imports what the job imports, and is not imported by it
         {"__init__": ('"1"', '"2"')},  # a release is no code
     ],
@@ -225,6 +231,7 @@ def test_what_needs_no_torch_does_not_load_it():
         "labels",
         "reporting",
         "scaling",
+        "setting",
         "spec",
         "study",
         "surfaces",

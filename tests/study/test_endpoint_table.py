@@ -8,6 +8,7 @@ import yaml
 from smelt.errors import UserError
 from smelt.spec import canonical_json
 from smelt.study import load as studies
+from smelt.study.schema import study_schema
 from smelt.workflow import preflight, results_root, specs
 
 EXAMPLE = studies.CONFIG / "examples"
@@ -157,7 +158,7 @@ def test_a_grid_takes_no_key_of_theirs():
     config = yaml.safe_load(studies.find("smoke").read_text(encoding="utf-8"))
     path = studies.find("smoke")
     for key, value in (("reference", "smelt"), ("sparsities", {"S85": 0.85})):
-        schema = yaml.safe_load((studies.CONFIG / "schema.yaml").read_text(encoding="utf-8"))
+        schema = study_schema()
         filled = studies.completed(path, schema)
         filled["scaling"][key] = value
         with pytest.raises(UserError, match=rf"scaling\.{key}: the .* of a grid .*; take the key out"):

@@ -1,5 +1,6 @@
 """A study file as its runs, and what each key does to them."""
 
+import copy
 import dataclasses
 
 import pytest
@@ -9,6 +10,7 @@ from smelt.budgets.ledger import budget
 from smelt.errors import UserError
 from smelt.spec import canonical_json
 from smelt.study import load as studies
+from smelt.study.schema import study_schema
 from smelt.workflow import specs
 from tests.study.conftest import REMOVED, SMOKE
 
@@ -181,14 +183,13 @@ def test_the_order_of_keys_changes_no_spec(read):
     assert run_specs(read.text(yaml.safe_dump(config, sort_keys=False))) == run_specs(read())
 
 
-def test_a_new_key_with_a_default_changes_no_spec(read, tmp_path, monkeypatch):
+def test_a_new_key_with_a_default_changes_no_spec(read, monkeypatch):
     before = run_specs(read())
-    schema = yaml.safe_load((studies.CONFIG / "schema.yaml").read_text())
+    schema = copy.deepcopy(study_schema())
     for section in ("corpus", "grid", "evaluation", "scaling", "tuning"):
         schema["properties"][section]["properties"]["new"] = {"description": "New.", "type": "number", "default": 0.5}
     schema["properties"]["later"] = {"type": "object", "properties": {"on": {"default": True}}, "default": {}}
-    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(schema))
-    monkeypatch.setattr(studies, "CONFIG", tmp_path)
+    monkeypatch.setattr(studies, "study_schema", lambda: schema)
     study = read()
     assert study.config["scaling"]["new"] == 0.5
     assert study.config["later"] == {"on": True}

@@ -3,13 +3,12 @@
 import re
 
 import pytest
-import yaml
 
 from smelt.errors import UserError
 from smelt.study.renamed import RENAMED, check_keys
-from tests.study.conftest import SMOKE
+from smelt.study.schema import study_schema
 
-SCHEMA = yaml.safe_load((SMOKE.parent / "schema.yaml").read_text(encoding="utf-8"))
+SCHEMA = study_schema()
 FORMER = [(section, old, new) for section, keys in RENAMED.items() for old, new in keys.items()]
 
 
@@ -35,9 +34,6 @@ def test_new_keys_are_known_and_former_ones_are_not():
     properties = SCHEMA["properties"]
     for section, old, new in FORMER:
         known = properties if not section else properties[section].get("properties", {})
-        known = SCHEMA["$defs"]["training"]["properties"] if section == "training" else known
-        if section == "training":
-            known = known | SCHEMA["$defs"]["training_override"]["properties"]
         assert old not in known
         assert new.split(":")[0] in known
 

@@ -14,18 +14,21 @@ from collections.abc import Sequence
 from smelt.corpus.contexts.contexts import DocumentStream, Piece, contexts_table, pieces_of
 from smelt.corpus.contexts.packing import best_fit
 from smelt.corpus.contexts.tokenizer import encode, load_tokenizer
+from smelt.corpus.settings import Packed
 from smelt.errors import UserError, command
 from smelt.job import read_job
+from smelt.setting import setting
 
 BUCKETS = (32, 64, 128, 256, 512, 1024, 2048, 4096)  # upper bounds, in tokens of the whole document
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """See `corpus` in config/schema.yaml."""
+class Settings(Packed):
+    """The evaluation sample."""
 
-    context: int = 4096
-    heldout_tokens: int = 1000
+    heldout_tokens: int = setting(
+        "Held-out tokens of each source in the evaluation sample, at the least.", 1000, unit="tokens", minimum=1
+    )
 
 
 OVERSHOOT = 0.25  # of the tokens asked for, that one document may bring in excess

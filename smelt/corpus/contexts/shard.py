@@ -16,19 +16,22 @@ from smelt.artifacts import read_provenance, write_table
 from smelt.corpus.contexts.contexts import DocumentStream, Piece, contexts_table, pieces_of
 from smelt.corpus.contexts.packing import best_fit
 from smelt.corpus.contexts.tokenizer import encode, load_tokenizer
+from smelt.corpus.settings import Packed
 from smelt.errors import UserError, command
 from smelt.job import Job, read_job
+from smelt.setting import setting
 
 SLACK = 8  # the window holds an eighth more than the shard, from which the fullest rows are taken
 BATCH = 64  # documents read and encoded at a time
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """See `corpus` in config/schema.yaml."""
+class Settings(Packed):
+    """The contexts of a stream and the shards that hold them."""
 
-    context: int = 4096
-    shard_contexts: int = 32
+    shard_contexts: int = setting(
+        "Contexts in each numbered shard of a stream; a run reads whole shards.", 32, unit="contexts", minimum=1
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,16 +18,22 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from smelt.artifacts import read_table, replacing
 from smelt.errors import UserError, command
 from smelt.job import read_job
+from smelt.setting import setting
 
 BOS = "<|bos|>"
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """See `corpus` in config/schema.yaml."""
+    """The tokenizer and the text that it learns from."""
 
-    vocabulary: int
-    tokenizer_megabytes: float = 4
+    vocabulary: int = setting("Size of the byte-level BPE vocabulary, the BOS token included.", minimum=257)
+    tokenizer_megabytes: float = setting(
+        "Training text that the tokenizer learns from, in MB, shared equally by the sources.",
+        4,
+        unit="MB",
+        exclusive_minimum=0,
+    )
 
 
 def sample(documents: Path, megabytes: float) -> Iterator[str]:

@@ -18,20 +18,10 @@ from smelt.artifacts import field, table, write_table
 from smelt.corpus.documents.clean import Document, Tally, read_source
 from smelt.corpus.documents.neighbours import Index, signature
 from smelt.corpus.documents.select import STREAMS, allot, interleave, source_weights, stream, stream_shares
+from smelt.corpus.documents.settings import Settings
 from smelt.corpus.sources.registry import Source, read_sources
 from smelt.errors import UserError, command
 from smelt.job import read_job
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """See `corpus` in config/schema.yaml."""
-
-    select: tuple[str, ...] = ()
-    megabytes: float = 0
-    weights: dict[str, float] = dataclasses.field(default_factory=dict)
-    heldout_share: float = 0.05
-    decay_share: float = 0.15
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from smelt.artifacts import field, file_digest, table
+from smelt.corpus.settings import Selected
 from smelt.corpus.sources.registry import Source, read_sources
 from smelt.errors import UserError, command
 from smelt.job import read_job
@@ -25,10 +26,8 @@ from smelt.locks import locked
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """See `corpus` in config/schema.yaml."""
-
-    select: tuple[str, ...] = ()
+class Settings(Selected):
+    """The sources to fetch."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smelt.scaling.calibration import sigmoid
+from smelt.scaling.settings import Settings as FitSettings
 from smelt.surfaces.points import Array
 
 
@@ -17,8 +18,8 @@ class Settings:
 
     study: str
     reference: str  # architecture whose endpoints are fitted
-    bootstrap_draws: int = 10000
-    seed: int = 0
+    bootstrap_draws: int = FitSettings.bootstrap_draws
+    seed: int = FitSettings.seed
     centred: tuple[str, ...] = ("core",)  # metrics whose tasks are centred by chance (Eq. 11)
     margin: float = 0.10  # by which the reference must beat chance for a pair to count, in these metrics:
     margin_metrics: tuple[str, ...] = ("mmlu",)

@@ -16,6 +16,8 @@ from smelt.errors import UserError, command
 from smelt.job import read_job
 from smelt.scaling.endpoints import user_table
 from smelt.scaling.endpoints.table import ENDPOINTS
+from smelt.scaling.settings import Settings as FitSettings
+from smelt.setting import setting
 from smelt.surfaces.catalogue import SURFACES
 from smelt.surfaces.points import Array
 
@@ -27,11 +29,20 @@ class Settings:
     """The surfaces, and the noise around them."""
 
     surfaces: Mapping[str, Mapping[str, float]]  # architecture -> E, A, K, a, b, c and rmse, nats
-    source: str = "simulated"
-    noise: float = 0.0  # standard deviation, as a multiple of each surface's rmse
-    seed: int = 0
-    correlation: float = 0.0  # share of its variance that an architecture's endpoints of one cell have in common
-    s_convention: str = "baseline"
+    source: str = setting(
+        "What the rows say of where they come from, beginning with simulated; tables and figures show it.",
+        "simulated",
+        pattern="^simulated",
+    )
+    noise: float = setting("Standard deviation of the noise as a multiple of each surface's rmse.", 0.0, minimum=0)
+    seed: int = setting("Seed of the noise.", 0, minimum=0)
+    correlation: float = setting(
+        "Share of the noise's variance that the endpoints of an architecture in a cell have in common.",
+        0.0,
+        minimum=0,
+        maximum=1,
+    )
+    s_convention: str = FitSettings.s_convention
 
 
 def simulate(rows: Sequence[Mapping[str, Any]], settings: Settings) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from smelt.labels import CONTROL, RUN_KEYS, labelled_sparsity
 from smelt.scaling.endpoints import columns as user_columns
 from smelt.scaling.endpoints.columns import Values
 from smelt.scaling.endpoints.table import ENDPOINTS
+from smelt.scaling.settings import Settings as FitSettings
 from smelt.user_files.table import TableFile, check_columns, frame_table, read_table_file
 
 SAME_SPARSITY = 1.25  # factor of 1 - S between neighbours, up to which they have one label
@@ -33,7 +34,7 @@ WHOLE = ("tokens", "params", "seed", "branch_step", "active_params", "looped_par
 class Settings:
     """How the file is read."""
 
-    s_convention: str = "baseline"  # decides the column of S where there is no column S
+    s_convention: str = FitSettings.s_convention  # decides the column of S where there is no column S
 
 
 class EndpointTable(NamedTuple):

@@ -10,14 +10,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from smelt import tables
 from smelt.errors import UserError
 from smelt.labels import KEYS, SCORES
 from smelt.scaling.calibration import calibration, sigmoid
 from smelt.scaling.calibration.scores import read_scores
-from smelt.scaling.calibration.series import Settings
 from smelt.scaling.calibration.sigmoid import Curve
 from tests.scaling.published import GRID, Grid, endpoint_rows, part, write_endpoints
 
@@ -487,13 +485,3 @@ def test_the_reference_must_be_scored(tmp_path: Path) -> None:
     only = [row for row in endpoints if row["architecture"] == "smelt"]
     with pytest.raises(UserError, match="no score of the reference architecture 'baseline'"):
         calibrate(tmp_path, endpoints, scored(only, "core"))
-
-
-def test_draws_and_seed_are_those_of_the_study() -> None:
-    schema = yaml.safe_load((Path(__file__).parents[3] / "config/schema.yaml").read_text(encoding="utf-8"))
-    scaling = schema["properties"]["scaling"]["properties"]
-    settings = Settings(study="paper", reference="baseline")
-    assert (scaling["bootstrap_draws"]["default"], scaling["seed"]["default"]) == (
-        settings.bootstrap_draws,
-        settings.seed,
-    )

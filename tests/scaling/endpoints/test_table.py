@@ -1,6 +1,5 @@
-"""Defaults of the stage, and which endpoints it fits."""
+"""Which endpoints the stage fits."""
 
-import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from smelt.errors import UserError
 from smelt.scaling.endpoints.table import read_points
@@ -21,17 +19,6 @@ ROOT = Path(__file__).parents[3]
 
 def read(folder: Path, rows: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     return dict(read_points(write_endpoints(folder / "endpoints.parquet", rows), Settings(**(SPEC | changes))))
-
-
-def test_defaults_are_the_schema_s() -> None:
-    schema = yaml.safe_load((ROOT / "config" / "schema.yaml").read_text())["properties"]["scaling"]["properties"]
-    fields = {field.name: field for field in dataclasses.fields(Settings)}
-    required = {"study", "reference", "sparsity_values"}  # what the study makes of the next two, and of the rest
-    assert schema.keys() - {"reference", "sparsities"} == fields.keys() - required
-    for name in fields.keys() - required:
-        entry = schema[name]
-        default = fields[name].default
-        assert (list(default) if isinstance(default, tuple) else default) == entry["default"]
 
 
 def test_controls_and_early_branches_stay_out(tmp_path: Path) -> None:

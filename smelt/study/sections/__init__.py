@@ -1,0 +1,1 @@
+"""The study file, section by section: the settings that only the study reads."""
