@@ -1,7 +1,7 @@
-"""The `sweeps` of a study: which runs of its grid make the points of each ablation.
+"""The `ablations` of a study: which runs of its grid make the points of each.
 
-Only the study and `smelt.workflow.specs` use it. A sweep has lines; a line names its architectures and the one that
-they are compared with, and is drawn in every cell in which that one is trained.
+An ablation has lines. A line names its architectures and the reference that they are compared with, and is drawn in
+every cell in which the reference is trained.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,37 +15,37 @@ Trained = Mapping[tuple[str, str, str], ModelSettings]  # by (architecture, scal
 
 
 def check(config: Mapping[str, Any], trained: Trained) -> None:
-    """Raise UserError where a sweep names what the grid does not have."""
+    """Raise UserError where an ablation names what the grid does not have."""
     if not config["ablations"]:
         return
     if config["tuning"]["learning_rates"]:
-        raise UserError("ablations: a study that tunes the learning rate has no sweeps; take one of the two out")
-    for name, sweep in config["ablations"].items():
-        _known(f"ablations.{name}.sparsities", sweep["sparsities"], config["grid"]["sparsities"])
-        for line, entry in sweep["lines"].items():
+        raise UserError("ablations: a study that tunes the learning rate has no ablations; take one of the two out")
+    for name, ablation in config["ablations"].items():
+        _known(f"ablations.{name}.sparsities", ablation["sparsities"], config["grid"]["sparsities"])
+        for line, entry in ablation["lines"].items():
             where = f"ablations.{name}.lines.{line}"
             _known(f"{where}.architectures", entry["architectures"], config["grid"]["architectures"])
             reference = _reference(entry)
             _known(f"{where}.reference", [reference], entry["architectures"])
-            cells = list(_cells(sweep, reference, trained))
+            cells = list(_cells(ablation, reference, trained))
             if not cells:
                 raise UserError(
-                    f"{where}: its reference {reference!r} is trained in no cell of the sweep; train it there"
+                    f"{where}: its reference {reference!r} is trained in no cell of the ablation; train it there"
                 )
             for cell in cells:
-                _apart(where, sweep["axis"], list(_line(line, entry, cell, trained)))
+                _apart(where, ablation["axis"], list(_line(line, entry, cell, trained)))
 
 
 def points(config: Mapping[str, Any], trained: Trained) -> dict[str, list[dict[str, Any]]]:
-    """The points of each sweep: line by line, cell by cell, in the order of the study file."""
+    """The points of each ablation: line by line, cell by cell, in the order of the study file."""
     return {
         name: [
             point
-            for line, entry in sweep["lines"].items()
-            for cell in _cells(sweep, _reference(entry), trained)
+            for line, entry in ablation["lines"].items()
+            for cell in _cells(ablation, _reference(entry), trained)
             for point in _line(line, entry, cell, trained)
         ]
-        for name, sweep in config["ablations"].items()
+        for name, ablation in config["ablations"].items()
     }
 
 
@@ -53,14 +53,14 @@ def _reference(entry: Mapping[str, Any]) -> str:
     return str(entry["reference"] or entry["architectures"][0])
 
 
-def _cells(sweep: Mapping[str, Any], reference: str, trained: Trained) -> Iterator[tuple[str, str]]:
+def _cells(ablation: Mapping[str, Any], reference: str, trained: Trained) -> Iterator[tuple[str, str]]:
     for architecture, scale, sparsity in trained:
-        if architecture == reference and sparsity in (sweep["sparsities"] or [sparsity]):
+        if architecture == reference and sparsity in (ablation["sparsities"] or [sparsity]):
             yield scale, sparsity
 
 
 def _line(line: str, entry: Mapping[str, Any], cell: tuple[str, str], trained: Trained) -> Iterator[dict[str, Any]]:
-    """A point for each architecture; one that is not trained in the cell says nothing of its plan."""
+    """One point per architecture of the line. Architectures not trained in this cell keep empty plan columns."""
     scale, sparsity = cell
     about = {"line": line, "reference": _reference(entry), "scale": scale, "sparsity": sparsity}
     for architecture in entry["architectures"]:
@@ -84,14 +84,15 @@ def _known(where: str, names: Iterable[str], known: Iterable[str]) -> None:
 
 
 def _apart(where: str, axis: str, line: list[dict[str, Any]]) -> None:
-    """A curve needs its points at different places of its axis."""
+    """Raise UserError where two architectures of a curve have the same value on its axis."""
     seen: dict[float, str] = {}
     for point in line:
         if "layers" not in point:
             continue
-        place = point["looped"] / point["layers"] if axis == "span_pct" else point[axis]
-        twin = seen.setdefault(place, point["architecture"])
-        if twin != point["architecture"]:
+        value = point["looped"] / point["layers"] if axis == "span_pct" else point[axis]
+        first = seen.setdefault(value, point["architecture"])
+        if first != point["architecture"]:
             raise UserError(
-                f"{where}: {twin} and {point['architecture']} have the same {axis}; choose another axis or another line"
+                f"{where}: {first} and {point['architecture']} have the same {axis}; choose another axis or another "
+                "line"
             )

@@ -1,4 +1,4 @@
-"""What all kinds of studies have in common: one validated file, a name, a results root, and settings by section."""
+"""The common part of all kinds of studies: a validated file, a name, a results root, and settings by section."""
 
 import abc
 import dataclasses
@@ -20,7 +20,7 @@ class Study(abc.ABC):
     kind: ClassVar[str]  # where its endpoints come from: grid, endpoints or simulation, the key that says so
 
     def section(self, name: str, keys: Sequence[str] | None = None) -> dict[str, Any]:
-        """A section's settings (all, or those of `keys`) without those that equal the schema's default."""
+        """A section's settings (all, or those of `keys`) without those that equal their default."""
         return without_defaults(self.config[name], self.schema["properties"][name], keys)
 
     @property
@@ -33,7 +33,8 @@ class Study(abc.ABC):
         return "results" if self.name == "desk" else f"results/{self.name}"
 
     def beside(self, name: str) -> str:
-        """A file that the study names, from the working directory where it lies inside: a move reruns nothing."""
+        """Path of a file that the study names: relative if it lies in the working directory, so that a moved clone
+        reruns nothing."""
         path = (self.path.parent / name).resolve()
         return os.fspath(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 

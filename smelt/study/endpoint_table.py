@@ -1,7 +1,7 @@
-"""Studies that train nothing: their endpoints are the user's own, or simulated from known surfaces.
+"""Studies that train nothing: their endpoints stand in a user's file, or are simulated from known surfaces.
 
-The tables of endpoints and of their scores are read while the study is, so that a mistake in them shows before any
-job runs.
+The tables of endpoints and of their scores are read together with the study, so that a mistake in them shows before
+any job runs.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from smelt.tables import from_rows
 
 @dataclasses.dataclass(frozen=True)
 class EndpointStudy(Study):
-    """A validated study whose endpoints stand in a file."""
+    """A validated study whose endpoints a user supplies in a file."""
 
     kind = "endpoints"
 
@@ -48,21 +48,21 @@ class EndpointStudy(Study):
 
     @property
     def sparsity_values(self) -> Mapping[str, float]:
-        found, named = self.given.sparsity_values, self.config["scaling"]["sparsities"]
-        if unknown := sorted(set(named) - set(found)):
-            raise UserError(f"scaling.sparsities: no {unknown[0]!r} in {self.table}; known are {', '.join(found)}")
-        return {**found, **named}
+        values, named = self.given.sparsity_values, self.config["scaling"]["sparsities"]
+        if unknown := sorted(set(named) - set(values)):
+            raise UserError(f"scaling.sparsities: no {unknown[0]!r} in {self.table}; known are {', '.join(values)}")
+        return {**values, **named}
 
     @property
     def s_convention(self) -> str:
         return self.given.s_convention
 
     def check(self) -> None:
-        """Read the endpoints and their scores, and see that the endpoints suffice for the surface."""
+        """Read the endpoints and their scores. Raises UserError where the endpoints do not suffice for the surface."""
         settings = load(
             Settings,
             {
-                **self.section("scaling", [name for name in self.config["scaling"] if name not in ("sparsities",)]),
+                **self.section("scaling", [name for name in self.config["scaling"] if name != "sparsities"]),
                 "study": self.name,
                 "reference": self.reference,
                 "sparsity_values": self.sparsity_values,
@@ -79,7 +79,7 @@ class EndpointStudy(Study):
 
 @dataclasses.dataclass(frozen=True)
 class SimulatedStudy(EndpointStudy):
-    """A validated study that simulates the losses of a table of endpoints."""
+    """A validated study whose losses are simulated for a table of endpoints."""
 
     kind = "simulation"
 
@@ -90,21 +90,21 @@ class SimulatedStudy(EndpointStudy):
     @functools.cached_property
     def given(self) -> EndpointTable:
         """The endpoints, with simulated losses."""
-        found = user_table.read(Path(self.table), self.config["scaling"]["s_convention"], losses=False)
-        return found._replace(rows=simulate.simulate(found.rows, load(simulate.Settings, self.simulation)))
+        table = user_table.read(Path(self.table), self.config["scaling"]["s_convention"], losses=False)
+        return table._replace(rows=simulate.simulate(table.rows, load(simulate.Settings, self.simulation)))
 
     @property
     def simulation(self) -> dict[str, object]:
-        """What the job that simulates is told."""
-        told = self.section("simulation", [name for name in self.config["simulation"] if name != "endpoints"])
-        return {**told, **self.section("scaling", ["s_convention"])}
+        """Settings of the job that simulates."""
+        settings = self.section("simulation", [name for name in self.config["simulation"] if name != "endpoints"])
+        return {**settings, **self.section("scaling", ["s_convention"])}
 
 
 def _check_points(points: Points, surface: Surface, path: str) -> None:
     """Raise UserError where there are fewer points than coefficients, or a variable of the surface is missing."""
     surface.design(points)
-    held = ["b"] if "b" in surface.coefficients and len(set(points.sparsity.tolist())) == 1 else []
-    needed = len(surface.coefficients) - len(held)
+    one_sparsity = len(set(points.sparsity.tolist())) == 1  # the exponent b of 1 - S is then fixed
+    needed = len(surface.coefficients) - int("b" in surface.coefficients and one_sparsity)
     if points.loss.size < needed:
         raise UserError(
             f"{path}: {points.loss.size} endpoints of {points.architecture} to fit, fewer than the {needed} "

@@ -21,10 +21,10 @@ from smelt.study import ablations, recipes, tasks
 from smelt.study.base import Study
 from smelt.study.recipes import Run
 
-# Why a grid takes no such key.
-GIVEN_ONLY = {
+# Messages for keys that only endpoint studies accept.
+ENDPOINTS_ONLY = {
     "reference": "the reference of a grid is its first architecture; take the key out",
-    "sparsities": "the sparsities of a grid stand under grid.sparsities; take the key out",
+    "sparsities": "the sparsities of a grid are those of grid.sparsities; take the key out",
 }
 
 
@@ -35,16 +35,16 @@ class GridStudy(Study):
     kind = "grid"
 
     def check(self) -> None:
-        """Solve the grid, so that a mistake in it shows."""
-        for key in ("reference", "sparsities"):
+        """Match every cell and read every recipe. Raises UserError on a mistake in the grid."""
+        for key, message in ENDPOINTS_ONLY.items():
             if self.config["scaling"][key]:
-                raise UserError(f"scaling.{key}: {GIVEN_ONLY[key]}")
+                raise UserError(f"scaling.{key}: {message}")
         ablations.check(self.config, self.networks)
         tasks.check(self)
 
     @property
     def scores(self) -> str:
-        """The file of downstream scores: one that is named, or that of the study's own evaluation."""
+        """The file of downstream scores: that of the study's evaluation where it has one, else the one it names."""
         if tasks.calibrated(self):
             return f"{self.root}/evaluation/calibration_scores.parquet"
         return super().scores
@@ -64,7 +64,7 @@ class GridStudy(Study):
 
     @functools.cached_property
     def sparsity_values(self) -> dict[str, float]:
-        """S at which the frontiers are compared, by label: the one asked for, else the digits of the label."""
+        """S at which the frontiers are compared, by label: that of the entry, else the percentage in the label."""
         return {label: _sparsity(label, entry) for label, entry in self.config["grid"]["sparsities"].items()}
 
     @functools.cached_property
@@ -103,25 +103,29 @@ class GridStudy(Study):
         return self._model(run.architecture, run.scale, CONTROL)
 
     def _runs(self) -> Iterator[Run]:
-        grid = self.config["grid"]
         self._check_names()
         self._check_loops()
         recipes.check_rates(self.config)
-        rates = self.config["tuning"]["learning_rates"] or [None]
+        swept: list[float] = self.config["tuning"]["learning_rates"]
+        rates: list[tuple[int | None, float | None]] = [*enumerate(swept, start=1)] or [(None, None)]
+        for names in self._network_names():
+            model, trained = self._model(*names), self.config["grid"]["sparsities"][names[2]]["trained"]
+            for seed in self.config["seeds"]:
+                for number, rate in rates:
+                    recipe = recipes.recipe(self.config, names, self.reference, seed, rate)
+                    yield Run(*names, seed, number, model, recipe.training, recipe.save_interval, trained)
+
+    def _network_names(self) -> Iterator[tuple[str, str, str]]:
+        """Architecture, scale and sparsity of each network that is not left out, cell by cell."""
+        grid = self.config["grid"]
         for scale in grid["scales"]:
-            for label, sparsity in grid["sparsities"].items():
-                if f"{scale}-{label}" in grid["exclude"]:
-                    continue
+            for label in grid["sparsities"]:
                 for architecture in grid["architectures"]:
-                    if f"{architecture}-{scale}-{label}" in grid["exclude"]:
-                        continue
-                    names, model = (architecture, scale, label), self._model(architecture, scale, label)
-                    for seed in self.config["seeds"]:
-                        for number, rate in enumerate(rates, start=1):
-                            told = recipes.recipe(self.config, names, self.reference, seed, rate)
-                            yield Run(*names, seed, number if rate else None, model, *told, sparsity["trained"])
+                    if not {f"{scale}-{label}", f"{architecture}-{scale}-{label}"} & set(grid["exclude"]):
+                        yield architecture, scale, label
 
     def _reference(self, scale: str, experts: int) -> ModelSettings:
+        """The reference architecture at a scale with some number of experts."""
         grid = self.config["grid"]
         return ModelSettings(
             vocabulary=self.config["corpus"]["vocabulary"],
@@ -131,19 +135,24 @@ class GridStudy(Study):
             **grid["scales"][scale],
         )
 
+    def _sparse(self, scale: str, label: str) -> ModelSettings:
+        """The reference architecture at a scale and a sparsity."""
+        sparsity = self.config["grid"]["sparsities"][label]
+        if "experts" in sparsity:
+            return self._reference(scale, sparsity["experts"])
+        control = self._reference(scale, self.config["grid"]["active_experts"])
+        experts = experts_for_sparsity(control, sparsity["sparsity"], self.attention_keys)
+        return dataclasses.replace(control, experts=experts)
+
     def _model(self, architecture: str, scale: str, label: str) -> ModelSettings:
+        """The network of an architecture in a cell: the reference, or the model matched to it."""
         grid = self.config["grid"]
-        sparsity, loop = grid["sparsities"][label], grid["architectures"][architecture]
+        loop = grid["architectures"][architecture]
         try:
-            if "experts" in sparsity:
-                reference = self._reference(scale, sparsity["experts"])
-            else:
-                control = self._reference(scale, grid["active_experts"])
-                experts = experts_for_sparsity(control, sparsity["sparsity"], self.attention_keys)
-                reference = dataclasses.replace(control, experts=experts)
-            layers = loop.get("layers", reference.layers)
-            start, end = self._span(loop, layers)
+            reference = self._sparse(scale, label)
             tolerance, lattice = Tolerance(**grid["tolerance"]), Lattice(grid["multiple"], grid["shape"])
+            layers = loop.get("layers", reference.layers)
+            start, end = _span(loop["span"], layers)
             span = (start, end - start, loop["visits"])
             problem = Problem(reference, *span, self.attention_keys, tolerance, lattice, layers)
             if sizes := self.geometry(architecture, scale, label):
@@ -153,17 +162,17 @@ class GridStudy(Study):
             raise UserError(f"grid, {architecture} of cell {scale}-{label}: {error}") from None
 
     def geometry(self, architecture: str, scale: str, label: str) -> dict[str, int]:
-        """Sizes that the study pins of a run; empty where it is solved for."""
+        """The fixed geometry of a run, by size; empty where its sizes are solved for."""
         entry = self.config["grid"]["geometry"].get(f"{architecture}-{scale}-{label}", {})
         return {name: size for name, size in entry.items() if name != "note"}
 
     def note(self, run: Run) -> str | None:
-        """What the study says of a pinned run."""
+        """The study's note on a run with a fixed geometry."""
         entry = self.config["grid"]["geometry"].get(f"{run.architecture}-{run.cell}", {})
         return entry.get("note")
 
     def _check_names(self) -> None:
-        """A misspelt cell or run must not pass for one that is left out, or pinned."""
+        """Raise UserError where `exclude` or `geometry` names no cell or run of the grid."""
         grid = self.config["grid"]
         cells = [f"{scale}-{label}" for scale in grid["scales"] for label in grid["sparsities"]]
         runs = [f"{architecture}-{cell}" for architecture in grid["architectures"] for cell in cells]
@@ -176,25 +185,19 @@ class GridStudy(Study):
             if name not in runs:
                 raise UserError(f"grid.geometry: {name!r} is no run; a run is ARCHITECTURE-SCALE-SPARSITY")
             if name in runs[: len(cells)]:
-                raise UserError(f"grid.geometry.{name}: the geometry of the reference stands under grid.scales")
+                raise UserError(f"grid.geometry.{name}: the geometry of the reference is that of grid.scales")
 
     def _check_loops(self) -> None:
-        """The reference has no loop, and a loop of the others has a span and visits."""
+        """Raise UserError where the reference is looped, or another architecture has a span without visits."""
         grid = self.config["grid"]
         for name, loop in grid["architectures"].items():
             key = f"grid.architectures.{name}"
             if name == self.reference and (loop["visits"] > 1 or loop["span"]):
                 raise UserError(f"{key}: the first is the reference, which is never looped; take visits and span out")
             if name == self.reference and "layers" in loop:
-                raise UserError(f"{key}: the first is the reference, whose layers stand under grid.scales")
+                raise UserError(f"{key}: the first is the reference, whose layers are those of grid.scales")
             for scale in grid["scales"].values():
                 _check_loop(key, loop, loop.get("layers", scale["layers"]))
-
-    def _span(self, loop: Mapping[str, Any], layers: int) -> tuple[int, int]:
-        start, end = _ends(loop["span"], layers)
-        if not start <= end <= layers:
-            raise UserError(f"span [{start}, {end}) lies outside the layers; its ends must lie within 0 and {layers}")
-        return (start, end) if end > start else (0, 0)  # the place of an empty span decides nothing
 
     def _check_corpus(self) -> None:
         if self.config["corpus"]["weights"] and not self.config["corpus"]["megabytes"]:
@@ -203,9 +206,9 @@ class GridStudy(Study):
     def _check_grid(self, runs: Mapping[str, Run]) -> None:
         seen: dict[Any, Run] = {}
         for run in runs.values():
-            twin = seen.setdefault((run.architecture, run.seed, run.rate, run.model, run.training), run)
-            if twin is not run:
-                raise UserError(f"grid: the cells {twin.cell} and {run.cell} are the same network; keep one of them")
+            first = seen.setdefault((run.architecture, run.seed, run.rate, run.model, run.training), run)
+            if first is not run:
+                raise UserError(f"grid: the cells {first.cell} and {run.cell} are the same network; keep one of them")
         control, active = self.config["grid"]["sparsities"].get(CONTROL, {}), self.config["grid"]["active_experts"]
         if (control and control.get("experts", active) != active) or control.get("sparsity", 0.0) != 0:
             raise UserError(f"grid.sparsities.S0: the fully active control; give it experts: {active}")
@@ -223,13 +226,21 @@ def _ends(span: float | list[int], layers: int) -> tuple[int, int]:
     return start, end
 
 
+def _span(span: float | list[int], layers: int) -> tuple[int, int]:
+    """The looped layers as [start, end). Raises UserError where they lie outside the layers."""
+    start, end = _ends(span, layers)
+    if not start <= end <= layers:
+        raise UserError(f"span [{start}, {end}) lies outside the layers; its ends must lie within 0 and {layers}")
+    return (start, end) if end > start else (0, 0)  # where an empty span starts decides nothing
+
+
 def _check_loop(key: str, loop: Mapping[str, Any], layers: int) -> None:
     span, visits = loop["span"], loop["visits"]
     start, end = _ends(span, layers)
     if visits > 1 and start == end:
         what = f"the span {span} holds none of the {layers} layers" if span else "no span is given"
-        mend = "give `span: 0.5` for the middle half, or [start, end), or take visits out"
-        raise UserError(f"{key}: visits is {visits} but {what}; {mend}")
+        advice = "give `span: 0.5` for the middle half, or [start, end), or take visits out"
+        raise UserError(f"{key}: visits is {visits} but {what}; {advice}")
     if visits == 1 and start != end:
         raise UserError(f"{key}: a span is given but visits is 1; give `visits: 2`, or take the span out")
 

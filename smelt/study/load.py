@@ -1,8 +1,8 @@
-"""A study: one YAML file, found, validated, and read as what it is.
+"""A study: one YAML file, found, validated, and read as a study of its kind.
 
-A study trains a grid (smelt.study.grid), or it is given its endpoints or simulates them (smelt.study.endpoint_table).
-Only the Snakefile uses these modules. They know the settings of the stages; no stage knows the study, so that a key
-added here changes no job that does not use it. All mistakes are UserErrors that name the key and the fix.
+A study trains a grid (smelt.study.grid), or its endpoints are supplied or simulated (smelt.study.endpoint_table).
+The study knows the settings of the stages; no stage knows the study, so that an added key changes no job that does
+not use it. All mistakes are UserErrors that name the key and the fix.
 """
 
 import os
@@ -20,7 +20,7 @@ from smelt.study.schema import study_schema
 from smelt.study.validation import completed
 
 CONFIG = Path(__file__).parents[2] / "config"
-KINDS: dict[str, type[Study]] = {"endpoints": EndpointStudy, "simulation": SimulatedStudy}  # by the key that says so
+KINDS: dict[str, type[Study]] = {"endpoints": EndpointStudy, "simulation": SimulatedStudy}  # by their key
 
 
 def use_this_interpreter() -> None:
@@ -29,11 +29,11 @@ def use_this_interpreter() -> None:
 
 
 def chosen(settings: Mapping[str, Any]) -> str:
-    """The study that `--config` names, `desk` by default. Raises UserError on any other setting: all else stands in
-    the study's file."""
+    """The study that `--config` names, `desk` by default. Raises UserError on any other setting of `--config`."""
     if unknown := sorted(set(settings) - {"study"}):
         raise UserError(
-            f"--config {unknown[0]}: unknown; only study=NAME or study=PATH is, all else stands in its file"
+            f"--config {unknown[0]}: unknown; only study=NAME or study=PATH may be given, other settings stand in the "
+            "study's file"
         )
     return str(settings.get("study", "desk"))
 

@@ -1,7 +1,6 @@
 """The runs of a grid: what each of them is, and its recipe, from `training`, `cells` and `runs` together.
 
-Only the study and what serves it use this. A mistake is named by the key that was written: what `runs` says of a run
-wins over what `cells` says of its cell, and that over `training`.
+Precedence: `runs` over `cells` over `training`. Errors name the key in the section that set the value.
 """
 
 import dataclasses
@@ -10,12 +9,23 @@ from typing import Any
 
 from smelt.errors import UserError
 from smelt.model.settings import ModelSettings
+from smelt.setting import settings_of
 from smelt.spec import load
+from smelt.study.sections.names import RUN
+from smelt.study.sections.training import RunKeys
 from smelt.training.settings import TrainingSettings, paper_branches, paper_decay
 from smelt.user_files.names import suggestion
 
 Config = Mapping[str, Any]
-FORMS = {"cells": "SCALE-SPARSITY", "runs": "ARCHITECTURE-SCALE-SPARSITY"}  # of the names in a section
+FORMS = {"cells": "SCALE-SPARSITY", "runs": RUN}  # of the names in a section
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """How one network is trained."""
+
+    training: TrainingSettings
+    save_interval: int  # steps between saves of its state; decides no bit of it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,20 +39,22 @@ class Run:
     rate: int | None  # number of the swept learning rate, from 1
     model: ModelSettings
     training: TrainingSettings
-    save_interval: int  # between saves of its state; no part of what decides its bits
+    save_interval: int  # steps between saves of its state
     trained: bool  # by the default targets
 
     @property
     def cell(self) -> str:
+        """Its scale and sparsity, as the study file names them together."""
         return f"{self.scale}-{self.sparsity}"
 
     @property
     def name(self) -> str:
-        """What the study file calls it, whatever its seed and rate."""
+        """Its name in the study file, whatever its seed and rate."""
         return f"{self.architecture}-{self.cell}"
 
     @property
     def id(self) -> str:
+        """Its name among all runs, and that of its folder."""
         seed = f"-seed{self.seed}" if self.seed else ""
         rate = f"-rate{self.rate}" if self.rate else ""
         return f"{self.name}{seed}{rate}"
@@ -54,31 +66,41 @@ class Run:
         return {"stable": self.training.steps * size, "decay": self.training.decay_steps * size}
 
 
-def recipe(
-    config: Config, names: tuple[str, str, str], reference: str, seed: int, rate: float | None
-) -> tuple[TrainingSettings, int]:
-    """The recipe of the run of an architecture, scale and sparsity, and the steps between its saves."""
+def recipe(config: Config, names: tuple[str, str, str], reference: str, seed: int, rate: float | None) -> Recipe:
+    """The recipe of the run of an architecture, scale and sparsity.
+
+    `rate` is the learning rate of a tuning study, which wins over those of the sections. Raises UserError where a
+    section names no learning rate for the run, or the settings do not go together.
+    """
     architecture, scale, sparsity = names
     layers = _layers(config, architecture, f"{scale}-{sparsity}")
-    values = {name: value for section in reversed(layers.values()) for name, value in section.items()}
-    values.setdefault("branch_steps", list(paper_branches(values["steps"])))
-    values.setdefault("decay_steps", paper_decay(values["steps"]))
-    tuned_on = reference if values.pop("shared_learning_rate") else architecture
-    key = f"{_place(layers, 'learning_rate')}.learning_rate"
-    values["learning_rate"] = rate or _rate(values["learning_rate"], key, tuned_on, scale)
-    save_interval = values.pop("save_interval")
-    del values["jobs"]
+    keys = _merged(layers, RunKeys)
+    tuned_on = reference if keys["shared_learning_rate"] else architecture
+    settings = _merged(layers, TrainingSettings)
+    key = f"{_section(layers, 'learning_rate')}.learning_rate"
+    settings["learning_rate"] = rate or _rate(settings["learning_rate"], key, tuned_on, scale)
+    settings.setdefault("branch_steps", list(paper_branches(settings["steps"])))
+    settings.setdefault("decay_steps", paper_decay(settings["steps"]))
     try:
-        return load(TrainingSettings, {**values, "seed": seed}), save_interval
+        return Recipe(load(TrainingSettings, {**settings, "seed": seed}), keys["save_interval"])
     except UserError as error:
         raise UserError(f"training of {'-'.join(names)}: {error}") from None
 
 
+def _merged(layers: Mapping[str, Mapping[str, Any]], cls: type) -> dict[str, Any]:
+    """The settings of a dataclass that a run's sections hold, each as the first section that has it says."""
+    return {
+        name: next(part[name] for part in layers.values() if name in part)
+        for name in settings_of(cls)
+        if any(name in part for part in layers.values())
+    }
+
+
 def check_rates(config: Config) -> None:
     """Raise UserError on a mapping of learning rates that names what the grid does not have."""
-    places = {f"{section}.{name}": part for section in FORMS for name, part in config[section].items()}
-    for place, part in {"training": config["training"], **places}.items():
-        key, rates = f"{place}.learning_rate", part.get("learning_rate")
+    overrides = {f"{section}.{name}": part for section in FORMS for name, part in config[section].items()}
+    for name, part in {"training": config["training"], **overrides}.items():
+        key, rates = f"{name}.learning_rate", part.get("learning_rate")
         if not isinstance(rates, dict):
             continue
         _check_known(key, "architecture", rates, config["grid"]["architectures"])
@@ -96,7 +118,7 @@ def check_recipes(config: Config, runs: Sequence[Run]) -> None:
 
 
 def _layers(config: Config, architecture: str, cell: str) -> dict[str, Mapping[str, Any]]:
-    """What the study says of a run's training, by the place where it stands; the first that has a key decides."""
+    """The sections that hold training settings of a run, by their name in the file; the first with a key decides."""
     run = f"{architecture}-{cell}"
     return {
         f"runs.{run}": config["runs"].get(run, {}),
@@ -105,9 +127,9 @@ def _layers(config: Config, architecture: str, cell: str) -> dict[str, Mapping[s
     }
 
 
-def _place(layers: Mapping[str, Mapping[str, Any]], *names: str) -> str:
-    """The place that decides any of some keys."""
-    return next((place for place, section in layers.items() if set(names) & section.keys()), "training")
+def _section(layers: Mapping[str, Mapping[str, Any]], *names: str) -> str:
+    """The name of the section that decides any of some keys."""
+    return next((name for name, section in layers.items() if set(names) & section.keys()), "training")
 
 
 def _rate(rate: Any, key: str, architecture: str, scale: str) -> float:
@@ -131,7 +153,7 @@ def _check_known(key: str, kind: str, given: Mapping[str, Any], known: Iterable[
 
 
 def _check_overrides(config: Config, runs: Sequence[Run]) -> None:
-    """An entry that is misspelt, or of what is not trained, must not pass for one that is heeded."""
+    """Raise UserError on an override that has no effect: a misspelt cell or run, or one that is not trained."""
     grid = config["grid"]
     cells = {f"{scale}-{label}": label for scale in grid["scales"] for label in grid["sparsities"]}
     every = {
@@ -144,8 +166,8 @@ def _check_overrides(config: Config, runs: Sequence[Run]) -> None:
         for name in config[section]:
             if name in every[other]:
                 near = max(trained, key=lambda own: own.endswith(f"-{name}") or name.endswith(f"-{own}"))
-                mend = f"put it under {other}, or name a {kind}, {FORMS[section]}, as {near}"
-                raise UserError(f"{section}.{name}: this is a {other[:-1]}; {mend}")
+                advice = f"put it under {other}, or name a {kind}, {FORMS[section]}, as {near}"
+                raise UserError(f"{section}.{name}: this is a {other[:-1]}; {advice}")
             if name not in every[section]:
                 hint = suggestion(name, trained)
                 raise UserError(f"{section}.{name}: no such {kind}; a {kind} is {FORMS[section]}; {hint}")
@@ -161,7 +183,7 @@ def _untrained(grid: Config, sparsity: str) -> str:
 
 
 def _check_branches(config: Config, runs: Sequence[Run]) -> None:
-    """The endpoints of all runs are numbered alike, so that all must branch off equally often."""
+    """Raise UserError where runs branch off at different numbers of steps: endpoints are numbered alike in all."""
     counts = [len(run.training.branch_steps) for run in runs]
     usual = max(counts, key=counts.count)
     odd = next((run for run, count in zip(runs, counts, strict=True) if count != usual), None)
@@ -171,17 +193,17 @@ def _check_branches(config: Config, runs: Sequence[Run]) -> None:
     layers = _layers(config, odd.architecture, odd.cell)
     named = any("branch_steps" in section for section in layers.values())
     key = "branch_steps" if named else "steps"
-    mend = "more steps, or " if count < usual and not named else ""
+    advice = "more steps, or " if count < usual and not named else ""
     raise UserError(
-        f"{_place(layers, key)}.{key}: {odd.id} has {count} branches and {other.id} has {usual}; all runs branch off "
-        f"equally often: give {mend}branch_steps of {usual}"
+        f"{_section(layers, key)}.{key}: {odd.id} has {count} branches and {other.id} has {usual}; all runs branch off "
+        f"equally often: give {advice}branch_steps of {usual}"
     )
 
 
 def _check_warmup(config: Config, run: Run) -> None:
     if run.training.warmup_steps >= run.training.steps:
-        place = _place(_layers(config, run.architecture, run.cell), "warmup_steps", "steps")
+        section = _section(_layers(config, run.architecture, run.cell), "warmup_steps", "steps")
         raise UserError(
-            f"{place}.warmup_steps: {run.training.warmup_steps} with {run.training.steps} steps of the stable phase, "
+            f"{section}.warmup_steps: {run.training.warmup_steps} with {run.training.steps} steps of the stable phase, "
             "so that the learning rate never reaches its peak; lower it, or raise steps"
         )

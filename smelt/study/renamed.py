@@ -1,4 +1,4 @@
-"""Keys of study files that have another name since: each is answered by one line that names the new one."""
+"""Former keys of study files: each is answered by one line that names the new key."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,7 @@
-"""The downstream tasks of a study: which it asks for, where their items lie, and what the jobs are told.
+"""The downstream tasks of a study: which it asks for, where their items lie, and the settings of their jobs.
 
-Only the study, `smelt.workflow.specs` and the Snakefile use it. Of a run, *every* endpoint is scored on one choice
-of items and demonstrations, and the *final* one, if asked for, on another, as a rule larger one.
+A study has up to two evaluation sets, each a choice of items and demonstrations: `all_endpoints` scores every
+endpoint of a run, `last_endpoint` only the last, as a rule on more items.
 """
 
 from pathlib import Path
@@ -33,12 +33,13 @@ def check(study: Study) -> None:
         raise UserError(
             "scores: the study scores its endpoints itself (evaluation.all_endpoints); take one of the two out"
         )
-    given = [task for task in wanted(study) if task.suite != MADE]
-    if given and not evaluation["data"]:
+    external = [task for task in wanted(study) if task.suite != MADE]
+    if external and not evaluation["data"]:
         raise UserError(
-            f"evaluation.data: empty, but {len(given)} tasks, {given[0].name} first, read files; name their folder"
+            f"evaluation.data: empty, but {len(external)} tasks, {external[0].name} first, read files; name their "
+            "folder"
         )
-    if given and not Path(data(study)).is_dir():
+    if external and not Path(data(study)).is_dir():
         raise UserError(
             f"evaluation.data: no folder {data(study)}; the path is taken from the folder of the study file, and"
             " docs/downstream.md says what fills it"
@@ -53,7 +54,7 @@ def check(study: Study) -> None:
 
 
 def _check_shots(study: Study, part: str) -> None:
-    """Raise UserError where no task whose file is there takes any of a part's numbers of demonstrations."""
+    """Raise UserError where no available task takes any of an evaluation set's numbers of demonstrations."""
     if not any(_asked(study, part, task) for task in scored(study)):
         most = max(max(task.shots, task.sweep_shots) for task in scored(study))
         raise UserError(
@@ -63,7 +64,7 @@ def _check_shots(study: Study, part: str) -> None:
 
 
 def _asked(study: Study, part: str, task: Task) -> list[int]:
-    """Numbers of demonstrations that a part asks a task with."""
+    """Numbers of demonstrations with which an evaluation set scores a task."""
     return shots_taken(task, study.config["evaluation"][part]["shots"])
 
 
@@ -76,54 +77,51 @@ def wanted(study: Study) -> list[Task]:
 
 
 def parts(study: Study) -> list[str]:
-    """Of every and final, those that the study scores."""
+    """The evaluation sets that the study scores."""
     return [part for part in PARTS if part in study.config["evaluation"]]
 
 
 def made(study: Study, name: str) -> str:
-    """Where a file of the suite that is made here lies."""
+    """Path of an items file that the pipeline generates."""
     return f"{study.root}/evaluation/items/{name}"
 
 
 def files(study: Study) -> dict[str, str]:
-    """Where the files of the tasks lie, by their names in the list of tasks.
-
-    A file that is nowhere is left out, and with it its tasks.
-    """
-    found: dict[str, str] = {}
+    """Paths of the tasks' files, by their names in the list of tasks; a task with a missing file is left out."""
+    paths: dict[str, str] = {}
     for task in wanted(study):
-        paths = _places(study, task)
-        if all(paths.values()):
-            found |= paths
-    return found
+        of_task = _paths(study, task)
+        if all(of_task.values()):
+            paths |= of_task
+    return paths
 
 
-def _places(study: Study, task: Task) -> dict[str, str]:
-    """Where each file of a task lies, by its name in the list of tasks; empty where it is nowhere."""
+def _paths(study: Study, task: Task) -> dict[str, str]:
+    """Path of each file of a task, by its name in the list of tasks; empty where there is none."""
     names = [name for name in (task.file, task.demonstrations) if name]
-    return {name: made(study, name) if task.suite == MADE else _given(study, name) for name in names}
+    return {name: made(study, name) if task.suite == MADE else _supplied(study, name) for name in names}
 
 
 def data(study: Study) -> str:
-    """The folder of the files that the user brings."""
+    """The folder of the items that the user supplies."""
     return study.beside(study.config["evaluation"]["data"])
 
 
-def _given(study: Study, name: str) -> str:
+def _supplied(study: Study, name: str) -> str:
     path = find_named(data(study), name)
     return str(path) if path else ""
 
 
 def scored(study: Study) -> list[Task]:
-    """The tasks whose files are there."""
-    there = files(study)
-    return [task for task in wanted(study) if task.file in there and (task.demonstrations or task.file) in there]
+    """The tasks whose files exist."""
+    names = files(study)
+    return [task for task in wanted(study) if task.file in names and (task.demonstrations or task.file) in names]
 
 
 def calibrated(study: Study) -> bool:
-    """Whether any score of every endpoint can be calibrated against its loss: all but parts of Core or Completion.
+    """Whether the scores of all endpoints hold a metric that can be calibrated against loss.
 
-    Each task counts at its own number of demonstrations.
+    That is any task outside Core, or all nine tasks of Completion, each at its own number of demonstrations.
     """
     if "all_endpoints" not in parts(study):
         return False
@@ -133,17 +131,17 @@ def calibrated(study: Study) -> bool:
 
 
 def missing(study: Study) -> list[str]:
-    """A line for each task that is not scored: the first of its files that is missing and where it can be had, or the
-    part that asks for more demonstrations than it takes."""
-    there = scored(study)
-    lines = [_absent(study, task) for task in wanted(study) if task not in there]
+    """One line per task that is not scored: its first missing file and the file's source, or the evaluation set that
+    asks for more demonstrations than the task takes."""
+    available = scored(study)
+    lines = [_absent(study, task) for task in wanted(study) if task not in available]
     for part in parts(study):
-        lines += [_left_out(study, part, task) for task in there if not _asked(study, part, task)]
+        lines += [_left_out(study, part, task) for task in available if not _asked(study, part, task)]
     return lines
 
 
 def _absent(study: Study, task: Task) -> str:
-    file = next(name for name, path in _places(study, task).items() if not path)
+    file = next(name for name, path in _paths(study, task).items() if not path)
     return f"evaluation.data: no file {file} in {data(study)}, so {task.name} is not scored; it is {task.source}"
 
 
@@ -153,7 +151,7 @@ def _left_out(study: Study, part: str, task: Task) -> str:
 
 
 def requests(study: Study, part: str) -> dict[str, Any]:
-    """What the job that builds the requests of one part is told; its files are those of `files`, in that order."""
+    """Settings of the job that builds the requests of an evaluation set, which reads `files` in their order."""
     choice = dict(study.config["evaluation"][part])
     return {
         "tasks": [plain(task) for task in scored(study)],
@@ -166,7 +164,7 @@ def requests(study: Study, part: str) -> dict[str, Any]:
 
 
 def scores(study: Study) -> dict[str, Any]:
-    """What the jobs that average the scores are told of tasks and choices."""
+    """Tasks and choices of the jobs that average the scores."""
     chosen_parts = {part: study.config["evaluation"][part] for part in parts(study)}
     return {
         "tasks": [plain(task) for task in wanted(study)],  # those without a file are counted as missing

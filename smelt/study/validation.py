@@ -28,8 +28,10 @@ def completed(path: Path, schema: dict[str, Any]) -> dict[str, Any]:
 def without_defaults(
     section: dict[str, Any], schema: dict[str, Any], keys: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """A section's settings (all, or those of `keys`) without those that equal their default, so that a key that
-    is added later leaves every spec as it was."""
+    """A section's settings (all, or those of `keys`) without those that equal their default.
+
+    A key that is added later thus leaves every spec as it was.
+    """
     known = schema["properties"]
     return {
         key: value
@@ -47,8 +49,8 @@ def _validate(config: Any, schema: dict[str, Any]) -> None:
 
 def _explain(error: jsonschema.ValidationError) -> str:
     if error.validator == "not" and not error.validator_value:  # a key that another one rules out
-        given = error.absolute_schema_path[1]  # dependentSchemas, the other one, ...
-        return f"no part of a study with {given}; take it out, or {given}"
+        other = error.absolute_schema_path[1]  # dependentSchemas, the other key, ...
+        return f"no part of a study with {other}; take it out, or {other}"
     value, expected = error.instance, error.schema.get("description", "")
     meaning = f" ({expected})" if expected else ""
     if error.validator in ("additionalProperties", "propertyNames") and isinstance(value, dict):

@@ -204,14 +204,14 @@ def test_a_cell_more_changes_no_spec(read):
 
 def test_a_pinned_run_takes_its_sizes_and_the_others_their_own(read):
     sizes = {"hidden_size": 12, "heads": 2, "kv_heads": 1, "head_size": 8, "experts": 97, "expert_width": 20}
-    before, study = read().runs, read({"grid/geometry/smelt-H16-S85": {**sizes, "note": "an older twin"}})
+    before, study = read().runs, read({"grid/geometry/smelt-H16-S85": {**sizes, "note": "an older match"}})
     model = study.runs["smelt-H16-S85"].model
     assert {name: getattr(model, name) for name in sizes} == sizes
     assert (model.layers, model.loop_start, model.loop_length, model.visits) == (4, 1, 2, 2)
     assert model != before["smelt-H16-S85"].model
     assert {name for name, run in study.runs.items() if run.model != before[name].model} == {"smelt-H16-S85"}
     assert [row.get("note") for row in specs.budgets(study)["runs"] if row["sparsity"] == "S85"] == [
-        None, "an older twin", None, None
+        None, "an older match", None, None
     ]  # fmt: skip
 
 
@@ -231,8 +231,8 @@ def test_an_architecture_may_have_other_layers(read):
         base, deep, loop = (study.runs[f"{name}-{cell}"].model for name in ("baseline", "deep", "loop"))
         assert (base.layers, deep.layers, loop.layers, loop.loop_length) == (4, 6, 3, 3)
         cost = budget(base, study.attention_keys)
-        for twin in (deep, loop):
-            mine = budget(twin, study.attention_keys)
+        for model in (deep, loop):
+            mine = budget(model, study.attention_keys)
             assert mine.flops_per_token == pytest.approx(cost.flops_per_token, rel=0.04)
             assert mine.params == pytest.approx(cost.params, rel=0.04)
             assert mine.kv_bytes_per_token == pytest.approx(cost.kv_bytes_per_token, rel=0.04)

@@ -1,4 +1,4 @@
-"""Every mistake in a study file is one line that names the file, the key and the way to mend it."""
+"""Every mistake in a study file is one line that names the file, the key and how to fix it."""
 
 import pytest
 
@@ -87,20 +87,20 @@ MISTAKES = [
     ({"grid/exclude": ["smelt-H99-S85"]}, r"grid\.exclude: 'smelt-H99-S85' is no cell and no run; .* and a run ARCHIT"),
     (
         {"grid/architectures/baseline": {"layers": 3}},
-        r"baseline: .* reference, whose layers stand under grid\.scales",
+        r"baseline: .* reference, whose layers are those of grid\.scales",
     ),
     (
         {"grid/architectures/smelt/layers": 2, "grid/architectures/smelt/span": [1, 3]},
         r"\[1, 3\) lies outside .* 0 and 2",
     ),
-    # pinned geometry
+    # fixed geometry
     (
         {"grid/geometry/smelt-H16-S99": PIN},
         r"grid\.geometry: 'smelt-H16-S99' is no run; a run is ARCHITECTURE-SCALE-SPARSITY",
     ),
     (
         {"grid/geometry/baseline-H16-S85": PIN},
-        r"geometry\.baseline-H16-S85: the geometry of the reference stands under grid\.s",
+        r"geometry\.baseline-H16-S85: the geometry of the reference is that of grid\.s",
     ),
     ({"grid/geometry/smelt-H16-S85": {"heads": 2}}, r"grid\.geometry\.smelt-H16-S85: the key 'hidden_size' is missing"),
     (
