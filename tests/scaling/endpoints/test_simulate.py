@@ -21,7 +21,7 @@ from tests.scaling.published import RMSE, SURFACES, surface_loss
 
 CONFIG = studies.CONFIG
 ENDPOINTS = CONFIG / "published/endpoints.csv"
-SHARED = Path(__file__).parents[3].parent / "shared/paper/endpoints.csv"
+RECONSTRUCTED = Path(__file__).parents[2] / "data/paper/endpoints.csv"
 # Gains of the printed coefficients at 1e20, 1e21 and 1e22 FLOPs and S85, S95 and S97, %.
 GAINS = [9.86, 7.70, 6.66, 17.94, 15.68, 14.57, 23.37, 20.76, 19.48]
 
@@ -114,9 +114,8 @@ def test_the_files_of_the_studies_are_what_their_scripts_write(tmp_path: Path) -
         assert made.read_text() == (CONFIG / folder / "endpoints.csv").read_text()
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the reconstruction of the paper's endpoints is not there")
 def test_the_published_endpoints_are_those_reconstructed_elsewhere(published: Any) -> None:
-    with SHARED.open(encoding="utf-8") as file:
+    with RECONSTRUCTED.open(encoding="utf-8") as file:
         others = [row for row in csv.DictReader(file) if row["in_fit"] == "1"]
     mine = {
         (row["architecture"], row["scale"], row["sparsity"], row["branch_step"]): row for row in published.given.rows
