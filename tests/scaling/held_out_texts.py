@@ -46,7 +46,7 @@ def source_rows(endpoints: Sequence[Row], counts: Mapping[str, int] = COUNTS) ->
         name = row["architecture"]
         rest = row["loss"] - surface_loss(SURFACES[name], *place)
         for (source, category), mine in zip(sources(counts), known[name], strict=True):
-            loss = surface_loss([*mine, *SURFACES[name][3:]], *place) + rest
+            loss = surface_loss(np.array([*mine, *SURFACES[name][3:]]), *place) + rest
             values = {"source": source, "category": category, "tokens": 1000, "loss": loss}
             rows.append({key: row[key] for key in KEYS} | values)
     return rows

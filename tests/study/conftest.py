@@ -1,6 +1,9 @@
 """The smoke study with changes, read as Snakemake reads it."""
 
 import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,11 +14,14 @@ SMOKE = studies.CONFIG / "smoke.yaml"
 REMOVED = object()
 
 
-@pytest.fixture
-def read(tmp_path):
-    """`read({"training.steps": 9})` is the smoke study with that key set (REMOVED: taken out)."""
+class Reader:
+    """Reads studies from one file, written anew each time."""
 
-    def changed(changes=None):
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __call__(self, changes: Mapping[str, Any] | None = None) -> Any:
+        """The smoke study with some keys set: `read({"training/steps": 9})`; REMOVED takes a key out."""
         config = copy.deepcopy(yaml.safe_load(SMOKE.read_text(encoding="utf-8")))
         for path, value in (changes or {}).items():
             *parents, last = path.split("/")
@@ -26,12 +32,15 @@ def read(tmp_path):
                 del node[last]
             else:
                 node[last] = value
-        return text(yaml.safe_dump(config, sort_keys=False))
+        return self.text(yaml.safe_dump(config, sort_keys=False))
 
-    def text(content: str | bytes):
-        file = tmp_path / "study.yaml"
-        file.write_bytes(content.encode() if isinstance(content, str) else content)
-        return studies.read(file)
+    def text(self, content: str | bytes) -> Any:
+        """The study with some text."""
+        self._file.write_bytes(content.encode() if isinstance(content, str) else content)
+        return studies.read(self._file)
 
-    changed.text = text
-    return changed
+
+@pytest.fixture
+def read(tmp_path: Path) -> Reader:
+    """`read(changes)` is the smoke study with these, `read.text(content)` the study of a text."""
+    return Reader(tmp_path / "study.yaml")
