@@ -90,7 +90,16 @@ def trained(items: Sequence[Item]) -> Encoder:
 
 def trees_of(encoder: Encoder, task: Task, items: Sequence[Item], count: int) -> list[Tree]:
     """The trees of `count` items (0 = all) with the task's own number of demonstrations."""
-    settings = Settings(tasks=({},), files=(), preset_items=count, context=CONTEXT)
+    settings = Settings(
+        tasks=(task,),
+        files=(),
+        preset_items=count,
+        shots=(),
+        seeds=(0,),
+        sampler="smelt",
+        truncation="bos_left",
+        context=CONTEXT,
+    )
     rows = task_rows(encoder, task, items, [], settings)
     return [Tree(row["context"].tolist(), [tokens.tolist() for tokens in row["continuations"]]) for row in rows]
 

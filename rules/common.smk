@@ -11,7 +11,7 @@ from pathlib import Path
 from smelt.errors import UserError
 from smelt.spec import fingerprint
 from smelt.study import load as studies
-from smelt.workflow import results_root, specs, start, targets
+from smelt.workflow import paper, results_root, scaling_specs, specs, start, targets
 from smelt.workflow.paths import GENERATED, Paths
 from smelt.workflow.resources import Requests
 from smelt.workflow.job_specs import Specs

@@ -18,7 +18,7 @@ rule fetch:
     benchmark:
         "<benchmarks>/corpus/fetch.tsv"
     params:
-        spec=SPECS.section("corpus", "select"),
+        spec=SPECS.of(specs.fetch),
         code=fingerprint("smelt.corpus.sources.fetch"),
     threads: 1
     resources:
@@ -47,7 +47,7 @@ rule documents:
     benchmark:
         "<benchmarks>/corpus/documents.tsv"
     params:
-        spec=SPECS.section("corpus", "select", "megabytes", "weights", "heldout_share", "decay_share"),
+        spec=SPECS.of(specs.documents),
         code=fingerprint("smelt.corpus.documents.documents"),
     threads: 2
     resources:
@@ -74,7 +74,7 @@ rule tokenizer:
     benchmark:
         "<benchmarks>/corpus/tokenizer.tsv"
     params:
-        spec=SPECS.section("corpus", "vocabulary", "tokenizer_megabytes"),
+        spec=SPECS.of(specs.tokenizer),
         code=fingerprint("smelt.corpus.contexts.tokenizer"),
     threads: 1
     resources:
@@ -100,7 +100,7 @@ rule shard:
     benchmark:
         "<benchmarks>/corpus/{stream}-{shard}.tsv"
     params:
-        spec=SPECS.section("corpus", "context", "shard_contexts"),
+        spec=SPECS.of(specs.shard),
         code=fingerprint("smelt.corpus.contexts.shard"),
     threads: 1
     resources:
@@ -129,7 +129,7 @@ rule heldout:
     benchmark:
         "<benchmarks>/corpus/heldout.tsv"
     params:
-        spec=SPECS.section("corpus", "context", "heldout_tokens"),
+        spec=SPECS.of(specs.heldout),
         code=fingerprint("smelt.corpus.contexts.heldout"),
     threads: 1
     resources:

@@ -21,7 +21,6 @@ from smelt.budgets import plan as cost_estimate
 from smelt.budgets import table as budgets_table
 from smelt.budgets.plan_columns import PLAN
 from smelt.errors import UserError, command
-from smelt.spec import load
 from smelt.study import load as studies
 from smelt.study.base import Study
 from smelt.study.grid import GridStudy
@@ -89,13 +88,13 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _match(arguments: argparse.Namespace) -> None:
-    rows, _ = budgets_table.budget_rows(load(budgets_table.TableSettings, specs.budgets(_grid(arguments.study))))
+    rows, _ = budgets_table.budget_rows(specs.budgets(_grid(arguments.study)))
     frame = tables.from_rows(rows, budgets_table.BUDGETS)
     _show(frame[["architecture", *MATCH_COLUMNS, *RATIOS]])
 
 
 def _plan(arguments: argparse.Namespace) -> None:
-    settings = load(cost_estimate.Settings, specs.plan(_grid(arguments.study)))
+    settings = specs.plan(_grid(arguments.study))
     _show(tables.from_rows(cost_estimate.plan_rows(settings), PLAN)[PLAN_COLUMNS])
     for line in cost_estimate.warnings(settings):
         print(f"warning: {line}")

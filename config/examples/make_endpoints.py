@@ -12,7 +12,6 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parents[1]))
 
 from smelt.scaling.endpoints import simulate, user_table  # noqa: E402
-from smelt.spec import load  # noqa: E402
 from smelt.study import load as study  # noqa: E402
 
 COLUMNS = ("architecture", "cell", "flops_per_token", "tokens", "S", "loss", "source")
@@ -21,7 +20,7 @@ COLUMNS = ("architecture", "cell", "flops_per_token", "tokens", "S", "loss", "so
 def main(path: Path) -> None:
     """Write the table."""
     published = study.read(study.find("published"))
-    settings = dataclasses.replace(load(simulate.Settings, published.simulation), noise=1.0)
+    settings = dataclasses.replace(published.simulation, noise=1.0)
     given = user_table.read(FOLDER.parent / "published/endpoints.csv", settings.s_convention, losses=False)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")

@@ -19,7 +19,7 @@ rule heldout_loss:
     benchmark:
         "<benchmarks>/evaluation/{run}.tsv"
     params:
-        spec=SPECS.section("evaluation", "precision"),
+        spec=SPECS.of(specs.evaluation),
         code=fingerprint("smelt.evaluation.scoring.heldout_loss"),
     threads: 1
     resources:

@@ -213,7 +213,7 @@ rule ablation_figures:
     benchmark:
         "<benchmarks>/reporting/ablation_figures.tsv"
     params:
-        spec=SPECS.of(specs.sweep_figures),
+        spec=SPECS.of(specs.ablation_figures),
         code=fingerprint("smelt.reporting.figures.ablations"),
     threads: 1
     resources:

@@ -8,7 +8,7 @@ Out: results/tables/paper_comparison.{csv,parquet}.
 rule paper_comparison:
     """Every number that the paper prints, beside the study's own."""
     input:
-        registry=specs.paper_numbers(),
+        registry=paper.registry(),
         tables=expand("<results>/{name}", name=targets.compared_tables(STUDY)),
     output:
         csv="<results>/tables/paper_comparison.csv",
@@ -18,7 +18,7 @@ rule paper_comparison:
     benchmark:
         "<benchmarks>/reporting/paper_comparison.tsv"
     params:
-        spec=SPECS.of(specs.paper_comparison),
+        spec=SPECS.of(paper.comparison),
         code=fingerprint("smelt.reporting.paper.comparison"),
     threads: 1
     resources:

@@ -16,7 +16,7 @@ rule learning_rate:
     benchmark:
         "<benchmarks>/scaling/learning_rate.tsv"
     params:
-        spec=SPECS.of(specs.rates),
+        spec=SPECS.of(scaling_specs.rates),
         code=fingerprint("smelt.scaling.ablations.learning_rate"),
     threads: 1
     resources:
@@ -40,7 +40,7 @@ rule ablations:
     benchmark:
         "<benchmarks>/scaling/ablations.tsv"
     params:
-        spec=SPECS.of(specs.sweeps),
+        spec=SPECS.of(scaling_specs.sweeps),
         code=fingerprint("smelt.scaling.ablations.ablations"),
     threads: 1
     resources:

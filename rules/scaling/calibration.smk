@@ -21,7 +21,7 @@ rule calibration:
     benchmark:
         "<benchmarks>/scaling/calibration.tsv"
     params:
-        spec=SPECS.of(specs.calibration),
+        spec=SPECS.of(scaling_specs.calibration),
         code=fingerprint("smelt.scaling.calibration.calibration"),
     threads: 1
     resources:

@@ -18,7 +18,7 @@ rule collect:
     benchmark:
         "<benchmarks>/scaling/collect.tsv"
     params:
-        spec=SPECS.of(specs.endpoints),
+        spec=SPECS.of(scaling_specs.endpoints),
         code=fingerprint("smelt.scaling.endpoints.collect"),
     threads: 1
     resources:
@@ -42,7 +42,7 @@ rule user_table:
     benchmark:
         "<benchmarks>/scaling/user_table.tsv"
     params:
-        spec=SPECS.of(specs.own_endpoints),
+        spec=SPECS.of(scaling_specs.own_endpoints),
         code=fingerprint("smelt.scaling.endpoints.user_table"),
     threads: 1
     resources:
@@ -65,7 +65,7 @@ rule simulate:
     benchmark:
         "<benchmarks>/scaling/simulate.tsv"
     params:
-        spec=SPECS.of(specs.simulated_endpoints),
+        spec=SPECS.of(scaling_specs.simulated_endpoints),
         code=fingerprint("smelt.scaling.endpoints.simulate"),
     threads: 1
     resources:
@@ -89,7 +89,7 @@ rule breakdown:
     benchmark:
         "<benchmarks>/scaling/breakdown.tsv"
     params:
-        spec=SPECS.of(specs.endpoints),
+        spec=SPECS.of(scaling_specs.endpoints),
         code=fingerprint("smelt.scaling.endpoints.breakdown"),
     threads: 1
     resources:

@@ -20,7 +20,7 @@ rule fit:
     benchmark:
         "<benchmarks>/scaling/fit.tsv"
     params:
-        spec=SPECS.of(specs.scaling),
+        spec=SPECS.of(scaling_specs.fits),
         code=fingerprint("smelt.scaling.fitting.fit"),
     threads: 1
     resources:

@@ -24,7 +24,7 @@ rule gain:
     benchmark:
         "<benchmarks>/scaling/gain.tsv"
     params:
-        spec=SPECS.of(specs.scaling),
+        spec=SPECS.of(scaling_specs.fits),
         code=fingerprint("smelt.scaling.gains.gain"),
     threads: 1
     resources:
@@ -51,7 +51,7 @@ rule iso_loss_gain:
     benchmark:
         "<benchmarks>/scaling/iso_loss_gain.tsv"
     params:
-        spec=SPECS.of(specs.iso_loss_gain),
+        spec=SPECS.of(scaling_specs.iso_loss_gain),
         code=fingerprint("smelt.scaling.gains.iso_loss_gain"),
     threads: 1
     resources:
@@ -75,7 +75,7 @@ rule sensitivity:
     benchmark:
         "<benchmarks>/scaling/sensitivity.tsv"
     params:
-        spec=SPECS.of(specs.scaling),
+        spec=SPECS.of(scaling_specs.fits),
         code=fingerprint("smelt.scaling.gains.sensitivity"),
     threads: 1
     resources:

@@ -20,7 +20,7 @@ rule subsets:
     benchmark:
         "<benchmarks>/scaling/subsets.tsv"
     params:
-        spec=SPECS.of(specs.scaling),
+        spec=SPECS.of(scaling_specs.fits),
         code=fingerprint("smelt.scaling.subsets.subsets"),
     threads: 1
     resources:
@@ -46,7 +46,7 @@ rule length:
     benchmark:
         "<benchmarks>/scaling/length.tsv"
     params:
-        spec=SPECS.of(specs.scaling),
+        spec=SPECS.of(scaling_specs.fits),
         code=fingerprint("smelt.scaling.subsets.length"),
     threads: 1
     resources:

@@ -49,15 +49,9 @@ class Training:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """The runs, the text and the machine; the sections `corpus` and `cost_estimate` of a study."""
+class Assumptions:
+    """What a study says of the machine and of the text that there is."""
 
-    attention_keys: float  # keys charged to a query
-    runs: tuple[Training, ...]
-    context: int = 4096
-    shard_contexts: int = 32
-    heldout_share: float = 0.05
-    decay_share: float = 0.15
     accelerator: str = setting("Name of the GPU that the hours and the memory are of.", "H200")
     peak_flops: float = setting(
         "Its dense bfloat16 FLOP/s; 9.89e+14 is that of an H100 or H200.", 9.89e14, unit="FLOP/s", exclusive_minimum=0
@@ -71,6 +65,19 @@ class Settings:
     bytes_per_token: float = setting(
         "Bytes of text assumed for a token; 3 to 4 are usual.", 3.0, unit="bytes", exclusive_minimum=0
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(Assumptions):
+    """The runs, the text and the machine."""
+
+    attention_keys: float  # keys charged to a query
+    runs: tuple[Training, ...]
+    context: int = 4096
+    shard_contexts: int = 32
+    heldout_share: float = 0.05
+    decay_share: float = 0.15
+    text_megabytes: float = dataclasses.field()  # that is asked for, or all there is; 0 where it is not known
     branch_jobs: bool = False  # whether a checkpoint is kept for each decay
 
 

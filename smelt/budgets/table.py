@@ -28,8 +28,8 @@ class RunSettings:
     scale: str
     sparsity: str  # label of the cell
     model: ModelSettings
+    control: ModelSettings | None  # this architecture's own; the reference's own is reference_control
     reference_control: ModelSettings | None = None  # fully active reference at this scale (F0, N0 of Eq. 1)
-    control: ModelSettings | None = None  # this architecture's own; the reference's own is reference_control
     note: str | None = None  # what the study says of a fixed geometry
 
 
@@ -39,7 +39,7 @@ class TableSettings:
 
     attention_keys: float  # keys charged to a query
     runs: tuple[RunSettings, ...]
-    reference: str = "baseline"  # the architecture that ratios are taken against
+    reference: str  # the architecture that ratios are taken against
     bytes_per_value: int = BYTES_PER_VALUE
     attention: str = "mean keys"  # what attention_keys is, as the tables say it
 

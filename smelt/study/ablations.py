@@ -4,12 +4,14 @@ An ablation has lines. A line names its architectures and the reference that the
 every cell in which the reference is trained.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from smelt.errors import UserError
 from smelt.model.execution import plan
 from smelt.model.settings import ModelSettings
+from smelt.scaling.ablations.settings import Point
 
 Trained = Mapping[tuple[str, str, str], ModelSettings]  # by (architecture, scale, sparsity)
 
@@ -36,15 +38,15 @@ def check(config: Mapping[str, Any], trained: Trained) -> None:
                 _apart(where, ablation["axis"], list(_line(line, entry, cell, trained)))
 
 
-def points(config: Mapping[str, Any], trained: Trained) -> dict[str, list[dict[str, Any]]]:
+def points(config: Mapping[str, Any], trained: Trained) -> dict[str, tuple[Point, ...]]:
     """The points of each ablation: line by line, cell by cell, in the order of the study file."""
     return {
-        name: [
+        name: tuple(
             point
             for line, entry in ablation["lines"].items()
             for cell in _cells(ablation, _reference(entry), trained)
             for point in _line(line, entry, cell, trained)
-        ]
+        )
         for name, ablation in config["ablations"].items()
     }
 
@@ -59,22 +61,22 @@ def _cells(ablation: Mapping[str, Any], reference: str, trained: Trained) -> Ite
             yield scale, sparsity
 
 
-def _line(line: str, entry: Mapping[str, Any], cell: tuple[str, str], trained: Trained) -> Iterator[dict[str, Any]]:
+def _line(line: str, entry: Mapping[str, Any], cell: tuple[str, str], trained: Trained) -> Iterator[Point]:
     """One point per architecture of the line. Architectures not trained in this cell keep empty plan columns."""
-    scale, sparsity = cell
-    about = {"line": line, "reference": _reference(entry), "scale": scale, "sparsity": sparsity}
     for architecture in entry["architectures"]:
-        model = trained.get((architecture, scale, sparsity))
-        yield {**about, "architecture": architecture, **(_plan(model) if model else {})}
+        point = Point(line, _reference(entry), architecture, *cell)
+        model = trained.get((architecture, *cell))
+        yield _planned(point, model) if model else point
 
 
-def _plan(model: ModelSettings) -> dict[str, int]:
-    return {
-        "layers": model.layers,
-        "looped": model.loop_length if model.visits > 1 else 0,
-        "executed_layers": len(plan(model)),
-        "visits": model.visits if model.loop_length else 1,
-    }
+def _planned(point: Point, model: ModelSettings) -> Point:
+    return dataclasses.replace(
+        point,
+        layers=model.layers,
+        looped=model.loop_length if model.visits > 1 else 0,
+        executed_layers=len(plan(model)),
+        visits=model.visits if model.loop_length else 1,
+    )
 
 
 def _known(where: str, names: Iterable[str], known: Iterable[str]) -> None:
@@ -83,16 +85,15 @@ def _known(where: str, names: Iterable[str], known: Iterable[str]) -> None:
             raise UserError(f"{where}: no {name!r}; known are {', '.join(known)}")
 
 
-def _apart(where: str, axis: str, line: list[dict[str, Any]]) -> None:
+def _apart(where: str, axis: str, line: list[Point]) -> None:
     """Raise UserError where two architectures of a curve have the same value on its axis."""
     seen: dict[float, str] = {}
     for point in line:
-        if "layers" not in point:
+        if point.layers is None or point.looped is None:
             continue
-        value = point["looped"] / point["layers"] if axis == "span_pct" else point[axis]
-        first = seen.setdefault(value, point["architecture"])
-        if first != point["architecture"]:
+        value = point.looped / point.layers if axis == "span_pct" else getattr(point, axis)
+        first = seen.setdefault(value, point.architecture)
+        if first != point.architecture:
             raise UserError(
-                f"{where}: {first} and {point['architecture']} have the same {axis}; choose another axis or another "
-                "line"
+                f"{where}: {first} and {point.architecture} have the same {axis}; choose another axis or another line"
             )

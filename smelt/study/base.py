@@ -3,11 +3,13 @@
 import abc
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from smelt.study.validation import without_defaults
+from smelt.spec import load
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,12 +18,13 @@ class Study(abc.ABC):
 
     path: Path
     config: dict[str, Any]
-    schema: dict[str, Any]
     kind: ClassVar[str]  # where its endpoints come from: grid, endpoints or simulation, the key that says so
 
-    def section(self, name: str, keys: Sequence[str] | None = None) -> dict[str, Any]:
-        """A section's settings (all, or those of `keys`) without those that equal their default."""
-        return without_defaults(self.config[name], self.schema["properties"][name], keys)
+    def settings(self, cls: type[T], *sections: str, **others: Any) -> T:
+        """Settings of a stage: those of its fields that are keys of some sections of the study, and `others`."""
+        keys = {key: value for name in sections for key, value in self.config[name].items()}
+        fields = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        return load(cls, {**{key: value for key, value in keys.items() if key in fields}, **others})
 
     @property
     def name(self) -> str:

@@ -15,7 +15,6 @@ from smelt.scaling.endpoints import simulate, user_table
 from smelt.scaling.endpoints.table import ENDPOINTS, select_points
 from smelt.scaling.endpoints.user_table import EndpointTable
 from smelt.scaling.settings import Settings
-from smelt.spec import load
 from smelt.study.base import Study
 from smelt.surfaces.catalogue import SURFACES, Surface
 from smelt.surfaces.points import Points, joined
@@ -59,14 +58,8 @@ class EndpointStudy(Study):
 
     def check(self) -> None:
         """Read the endpoints and their scores. Raises UserError where the endpoints do not suffice for the surface."""
-        settings = load(
-            Settings,
-            {
-                **self.section("scaling", [name for name in self.config["scaling"] if name != "sparsities"]),
-                "study": self.name,
-                "reference": self.reference,
-                "sparsity_values": self.sparsity_values,
-            },
+        settings = self.settings(
+            Settings, "scaling", study=self.name, reference=self.reference, sparsity_values=self.sparsity_values
         )
         endpoints = from_rows(self.given.rows, ENDPOINTS)
         points = select_points(endpoints, self.table, settings)
@@ -91,13 +84,13 @@ class SimulatedStudy(EndpointStudy):
     def given(self) -> EndpointTable:
         """The endpoints, with simulated losses."""
         table = user_table.read(Path(self.table), self.config["scaling"]["s_convention"], losses=False)
-        return table._replace(rows=simulate.simulate(table.rows, load(simulate.Settings, self.simulation)))
+        return table._replace(rows=simulate.simulate(table.rows, self.simulation))
 
     @property
-    def simulation(self) -> dict[str, object]:
+    def simulation(self) -> simulate.Settings:
         """Settings of the job that simulates."""
-        settings = self.section("simulation", [name for name in self.config["simulation"] if name != "endpoints"])
-        return {**settings, **self.section("scaling", ["s_convention"])}
+        s_convention = self.config["scaling"]["s_convention"]
+        return self.settings(simulate.Settings, "simulation", s_convention=s_convention)
 
 
 def _check_points(points: Points, surface: Surface, path: str) -> None:

@@ -56,11 +56,10 @@ def is_study(path: Path) -> bool:
 
 def read(path: Path) -> Study:
     """The study in a file, validated and complete. Raises UserError, naming the file and the key, on a mistake."""
-    schema = study_schema()
     try:
-        config = completed(path, schema)
+        config = completed(path, study_schema())
         kind = next((kind for key, kind in KINDS.items() if key in config), GridStudy)
-        study = kind(path, config, schema)
+        study = kind(path, config)
         study.check()
         if "scores" in config and not Path(study.scores).is_file():
             raise UserError(f"scores: no file {study.scores}; the path is taken from the folder of the study file")

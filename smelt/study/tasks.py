@@ -1,16 +1,16 @@
-"""The downstream tasks of a study: which it asks for, where their items lie, and the settings of their jobs.
+"""The downstream tasks of a study: which it asks for, where their items lie, and how each set is scored.
 
 A study has up to two evaluation sets, each a choice of items and demonstrations: `all_endpoints` scores every
 endpoint of a run, `last_endpoint` only the last, as a rule on more items.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from smelt.errors import UserError
 from smelt.evaluation.tasks.items import find_named
-from smelt.evaluation.tasks.registry import Task, chosen, presets, read_tasks, shots_taken
-from smelt.spec import plain
+from smelt.evaluation.tasks.registry import Task, chosen, read_tasks, shots_taken
 from smelt.study.base import Study
 
 PARTS = ("all_endpoints", "last_endpoint")
@@ -150,26 +150,6 @@ def _left_out(study: Study, part: str, task: Task) -> str:
     return f"evaluation.{part}.shots: {asked}, but {task.name} takes {most} at the most, so {part} does not score it"
 
 
-def requests(study: Study, part: str) -> dict[str, Any]:
-    """Settings of the job that builds the requests of an evaluation set, which reads `files` in their order."""
-    choice = dict(study.config["evaluation"][part])
-    return {
-        "tasks": [plain(task) for task in scored(study)],
-        "files": list(files(study)),
-        "preset_items": presets()[choice.pop("preset")],
-        "truncation": study.config["evaluation"]["truncation"],
-        "context": study.config["corpus"]["context"],
-        **choice,
-    }
-
-
-def scores(study: Study) -> dict[str, Any]:
-    """Tasks and choices of the jobs that average the scores."""
-    chosen_parts = {part: study.config["evaluation"][part] for part in parts(study)}
-    return {
-        "tasks": [plain(task) for task in wanted(study)],  # those without a file are counted as missing
-        "presets": {part: choice["preset"] for part, choice in chosen_parts.items()},
-        "sampler": {part: choice["sampler"] for part, choice in chosen_parts.items()},
-        "baselines": study.config["evaluation"]["baselines"],
-        "shots": chosen_parts.get("last_endpoint", {}).get("shots", []),  # of the sweep; none = all that are scored
-    }
+def choices(study: Study) -> dict[str, Mapping[str, Any]]:
+    """Items and demonstrations of each evaluation set that the study scores."""
+    return {part: study.config["evaluation"][part] for part in parts(study)}

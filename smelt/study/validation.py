@@ -5,7 +5,6 @@ All mistakes are UserErrors that name the key and the fix.
 
 import copy
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +22,6 @@ def completed(path: Path, schema: dict[str, Any]) -> dict[str, Any]:
     check_keys(config)
     _validate(config, schema)
     return dict(_filled(config, schema))
-
-
-def without_defaults(
-    section: dict[str, Any], schema: dict[str, Any], keys: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """A section's settings (all, or those of `keys`) without those that equal their default.
-
-    A key that is added later thus leaves every spec as it was.
-    """
-    known = schema["properties"]
-    return {
-        key: value
-        for key, value in section.items()
-        if (keys is None or key in keys) and not ("default" in known[key] and known[key]["default"] == value)
-    }
 
 
 def _validate(config: Any, schema: dict[str, Any]) -> None:

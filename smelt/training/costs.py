@@ -7,7 +7,6 @@ networks are at their first steps, where routers spread the tokens evenly.
 Writes one row for each architecture and cell; no other artifact holds a time or a memory figure.
 """
 
-import dataclasses
 import os
 import statistics
 import sys
@@ -23,54 +22,14 @@ from smelt.artifacts import field, read_table
 from smelt.budgets.memory import STATE
 from smelt.errors import UserError, command
 from smelt.job import read_job
-from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer
 from smelt.shards import SEGMENTS, TOKENS
+from smelt.training.cost_settings import CostSettings, MemberSettings
 from smelt.training.monitoring.measure import Measured, Text, alternating, decoding, missing, training
 
 MODULE = "smelt.training.costs"
 CACHE = "bfloat16"
 THREADS = 1
-
-
-@dataclasses.dataclass(frozen=True)
-class MemberSettings:
-    """One architecture at one cell."""
-
-    architecture: str
-    scale: str
-    sparsity: str  # label of the cell
-    model: ModelSettings
-    batch_contexts: int = 1  # of a training step
-    precision: str = "bfloat16"  # of the experts' products
-
-    @property
-    def cell(self) -> tuple[str, str]:
-        """Scale and sparsity."""
-        return self.scale, self.sparsity
-
-
-@dataclasses.dataclass(frozen=True)
-class CostSettings:
-    """The networks to measure, and how."""
-
-    context: int  # tokens of a training context
-    runs: tuple[MemberSettings, ...]
-    reference: str = "baseline"  # the architecture that ratios are taken against
-    segments: tuple[int, ...] = ()  # lengths of the documents of random text; a shard has its own
-    repeats: int = 5  # timed steps, and timed decodings
-    warmup: int = 1  # of each before them
-    prompt: int = 512  # tokens in the cache when decoding starts
-    decode_tokens: int = 32  # decoded one by one
-    seconds: float = 20.0  # of timed steps, and of timed decodings, in a cell: then no further repeat starts
-    state_bytes: int = 8 * 10**9  # networks with more of weights, gradients and moments are not measured
-
-    def __post_init__(self) -> None:
-        for name in ("repeats", "prompt", "decode_tokens", "context"):
-            if getattr(self, name) < 1:
-                raise UserError(f"costs: {name} is {getattr(self, name)}; it must be at least 1")
-        if any(length < 2 for length in self.segments):
-            raise UserError("costs: segments must be at least 2 tokens long")
 
 
 COSTS = pa.schema(

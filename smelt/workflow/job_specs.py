@@ -2,12 +2,11 @@
 
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from smelt.errors import UserError
-from smelt.spec import canonical_json
-from smelt.study import tasks
+from smelt.spec import canonical_json, plain
 from smelt.study.base import Study
 from smelt.study.grid import GridStudy, Run
 from smelt.workflow import specs
@@ -23,11 +22,11 @@ class Specs:
     def __init__(self, study: Study) -> None:
         self.study = study
 
-    def of(self, settings: Callable[[Any], Mapping[str, Any]]) -> Callable[[Any], str]:
+    def of(self, settings: Callable[[Any], object]) -> Callable[[Any], str]:
         """The spec of a job that serves the whole study; `settings` is a function of `smelt.workflow.specs`."""
         return lambda wildcards: self._json(lambda: settings(self._checked(settings)))
 
-    def of_run(self, settings: Callable[[Any, Run], Mapping[str, Any]]) -> Callable[[Any], str]:
+    def of_run(self, settings: Callable[[Any, Run], object]) -> Callable[[Any], str]:
         """The spec of a job of the run that the wildcard `run` names."""
         return lambda wildcards: self._json(lambda: settings(self.study, self._run(wildcards)))
 
@@ -37,15 +36,11 @@ class Specs:
 
     def of_requests(self, wildcards: Any) -> str:
         """The spec of the requests of the evaluation set that the wildcard `part` names."""
-        return self._json(lambda: tasks.requests(self.study, wildcards.part))
+        return self._json(lambda: specs.requests(self._grid(), wildcards.part))
 
-    def section(self, name: str, *keys: str) -> Callable[[Any], str]:
-        """Settings of a section of the study, of a study that trains."""
-        return lambda wildcards: self._json(lambda: self._grid().section(name, keys))
-
-    def _json(self, settings: Callable[[], Mapping[str, Any]]) -> str:
+    def _json(self, settings: Callable[[], object]) -> str:
         try:
-            return canonical_json(settings())
+            return canonical_json(plain(settings()))
         except UserError as error:
             sys.exit(f"error: {self.study.path}: {error}")
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from smelt.budgets import plan
 from smelt.errors import UserError
-from smelt.spec import load
 from smelt.study import tasks
 from smelt.study.base import Study
 from smelt.study.grid import GridStudy
@@ -45,5 +44,5 @@ def before(study: Study, paths: Paths, waiting: Iterable[Waiting], cores: int | 
     except (UserError, OSError) as error:
         sys.exit(f"error: {error}")
     if isinstance(study, GridStudy) and (runs or PLAN in names):
-        for line in plan.warnings(load(plan.Settings, specs.plan(study))):
+        for line in plan.warnings(specs.plan(study)):
             print(f"warning: {line}", file=sys.stderr)

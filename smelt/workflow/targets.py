@@ -4,9 +4,10 @@ A tuning study answers another question than a grid: its endpoints differ in the
 them. Nor does one fit ablations, whose architectures differ and have one endpoint each.
 """
 
+from smelt.reporting.paper.comparison import MEASURED
 from smelt.study.base import Study
 from smelt.study.grid import GridStudy
-from smelt.workflow import specs
+from smelt.workflow import paper
 
 KINDS = ("pdf", "svg", "png")  # of a figure's files
 GAINS = ["ce_gain", "iso_loss_gain"]
@@ -54,14 +55,15 @@ def calibration_tables(study: Study) -> list[str]:
 
 def paper_tables(study: Study) -> list[str]:
     """The comparison with the paper, of its own study and of those simulated from its published surfaces."""
-    return ["paper_comparison"] if specs.paper_source(study) else []
+    return ["paper_comparison"] if paper.comparable(study) else []
 
 
 def compared_tables(study: Study) -> list[str]:
     """Paths below the results root of the tables that are compared with the paper's numbers."""
-    source = specs.paper_source(study)
-    budgets = ["tables/budgets.parquet"] if source == "measured" else []
-    return [f"scaling/{name}.parquet" for name in COMPARED] + budgets if source else []
+    if not paper.comparable(study):
+        return []
+    budgets = ["tables/budgets.parquet"] if paper.source(study) == MEASURED else []
+    return [f"scaling/{name}.parquet" for name in COMPARED] + budgets
 
 
 def tables(study: Study) -> list[str]:

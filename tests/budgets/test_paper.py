@@ -8,10 +8,9 @@ import pytest
 import yaml
 
 from smelt.budgets.ledger import Budget, budget, fully_active, sparsity
-from smelt.budgets.table import TableSettings, budget_rows
+from smelt.budgets.table import budget_rows
 from smelt.model.execution import middle_span
 from smelt.model.settings import ModelSettings
-from smelt.spec import load
 from smelt.study import load as studies
 from smelt.workflow import specs
 
@@ -122,7 +121,7 @@ def test_the_study_has_these_networks() -> None:
 
 def test_the_table_says_what_the_looped_controls_are_not() -> None:
     """Its other rows are complete, and the ratios printed of the sparse pairs stand in it."""
-    rows, _ = budget_rows(load(TableSettings, specs.budgets(studies.read(STUDY_FILE))))
+    rows, _ = budget_rows(specs.budgets(studies.read(STUDY_FILE)))
     said = {(row["architecture"], row["scale"], row["sparsity"]): row["reason"] for row in rows}
     assert len(said) == 32
     assert {key for key, reason in said.items() if reason} == {("smelt", scale, "S0") for scale in GRID["scales"]}

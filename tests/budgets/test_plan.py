@@ -12,7 +12,7 @@ from smelt.artifacts import read_provenance
 from smelt.budgets.plan import PLAN, SUMMED, Settings, main, plan_rows, token_bytes, warnings
 from smelt.corpus.contexts.tokenizer import token_type
 from smelt.errors import UserError
-from smelt.spec import load, plain
+from smelt.spec import load
 from smelt.study import load as studies
 from smelt.workflow import specs
 from tests.end_to_end.conftest import Workspace
@@ -32,7 +32,7 @@ def planned(**changes):
 
 @pytest.fixture(scope="module")
 def paper():
-    settings = load(Settings, specs.plan(studies.read(studies.find("paper"))))
+    settings = specs.plan(studies.read(studies.find("paper")))
     return settings, plan_rows(settings)
 
 
@@ -145,7 +145,7 @@ def test_the_papers_study(paper):
 @pytest.mark.parametrize("name", ["desk", "hour", "tune", "tune_hour", "smoke"])
 def test_studies_whose_text_suffices(name):
     found = studies.read(studies.find(name))
-    *rows, _ = plan_rows(load(Settings, specs.plan(found)))
+    *rows, _ = plan_rows(specs.plan(found))
     assert sorted(row["run"] for row in rows) == sorted(run.id for run in found.trained)
     assert [row["reason"] for row in rows] == [None] * len(rows)
     for row in rows:
@@ -160,7 +160,7 @@ def test_text_that_is_asked_for_or_all_there_is(tmp_path):
         config["corpus"]["megabytes"], config["cost_estimate"] = asked, {"text_megabytes": held}
         path = tmp_path / "variant.yaml"
         path.write_text(yaml.safe_dump(config, sort_keys=False))
-        assert specs.plan(studies.read(path))["text_megabytes"] == told
+        assert specs.plan(studies.read(path)).text_megabytes == told
 
 
 @pytest.mark.parametrize("vocabulary", [256, 257, 1024, 65536, 65537, 128256])
@@ -203,6 +203,6 @@ def test_a_run_is_told_once_for_all_its_seeds(tmp_path):
     path = tmp_path / "variant.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False))
     found = studies.read(path)
-    (first, *_) = specs.plan(found)["runs"]
-    assert first["seeds"] == [["baseline-H16-S85", 0], ["baseline-H16-S85-seed2", 2]]
-    assert first["model"] == plain(found.runs["baseline-H16-S85"].model)
+    (first, *_) = specs.plan(found).runs
+    assert first.seeds == (("baseline-H16-S85", 0), ("baseline-H16-S85-seed2", 2))
+    assert first.model == found.runs["baseline-H16-S85"].model

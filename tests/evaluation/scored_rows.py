@@ -58,7 +58,8 @@ def scores_spec(tasks, runs=(RUN,), **values):
     """The spec of the task scores."""
     parts = {"all_endpoints": "smoke", "last_endpoint": "lite"}
     spec = {"tasks": [plain(one) for one in tasks], "runs": list(runs), "presets": parts}
-    return json.dumps(spec | {"sampler": dict.fromkeys(parts, "smelt")} | values)
+    spec |= {"sampler": dict.fromkeys(parts, "smelt"), "baselines": "v2", "reference": "", "shots": []}
+    return json.dumps(spec | values)
 
 
 def score_row(keys, score=0.5, **values):

@@ -10,6 +10,7 @@ import numpy as np
 from smelt import tables
 from smelt.evaluation.icl import comparison, sweep
 from smelt.evaluation.metrics import aggregation, completion, core, task_scores
+from smelt.evaluation.metrics.settings import Settings
 from smelt.evaluation.metrics.task_scores import TASK_SCORES
 from smelt.evaluation.tasks.registry import Task, chosen, read_tasks
 
@@ -90,7 +91,7 @@ def in_context(rows: Sequence[Row], tasks: dict[str, Task]) -> dict[str, list[Ro
     found = sweep.members(tasks, chosen_rows)
     by_run = sweep.curves(chosen_rows, found)
     names = list(dict.fromkeys(row["architecture"] for row in rows))
-    settings = task_scores.Settings(tasks=(), runs=(), presets={}, sampler={}, reference="baseline")
+    settings = Settings(tasks=(), runs=(), presets={}, sampler={}, baselines="v2", reference="baseline", shots=())
     items = {}
     for row in tables.rows(chosen_rows):
         run = tuple(row[name] for name in RUN)

@@ -6,10 +6,10 @@ import pytest
 import yaml
 
 from smelt.errors import UserError
-from smelt.spec import canonical_json
+from smelt.spec import plain
 from smelt.study import load as studies
 from smelt.study.schema import study_schema
-from smelt.workflow import preflight, results_root, specs
+from smelt.workflow import preflight, results_root, scaling_specs
 
 EXAMPLE = studies.CONFIG / "examples"
 TEXT = (EXAMPLE / "endpoints.csv").read_text(encoding="utf-8")
@@ -41,19 +41,19 @@ def test_the_example_is_read_as_it_says():
     assert study.table == str(EXAMPLE / "endpoints.csv") or study.table == "config/examples/endpoints.csv"
     assert len(study.given.rows) == 144
     assert {row["source"] for row in study.given.rows} == {"simulated from the published surfaces, with noise"}
-    told = specs.scaling(study)
-    assert told["s_convention"] == "given"
-    assert told["reference"] == "baseline"
-    assert told["sparsity_values"] == {"S85": 0.85, "S95": 0.95, "S97": 0.97}
-    assert specs.own_endpoints(study) == {}
+    told = scaling_specs.fits(study)
+    assert (told.s_convention, told.reference) == ("given", "baseline")
+    assert told.sparsity_values == {"S85": 0.85, "S95": 0.95, "S97": 0.97}
+    assert plain(scaling_specs.own_endpoints(study)) == {}
 
 
 def test_the_published_study_is_simulated():
     study = studies.read(studies.find("published"))
     assert (study.kind, study.s_convention, study.reference) == ("simulation", "own", "baseline")
     assert {row["source"] for row in study.given.rows} == {"simulated from the published surfaces"}
-    assert "noise" not in specs.simulated_endpoints(study)  # its default
-    assert "endpoints" not in specs.simulated_endpoints(study)
+    told = plain(scaling_specs.simulated_endpoints(study))
+    assert "noise" not in told  # its default
+    assert "endpoints" not in told
 
 
 def test_its_table_is_named_from_the_working_directory_where_it_lies_inside(read, tmp_path, monkeypatch):
@@ -83,9 +83,8 @@ def test_the_reference_is_the_only_one_the_one_named_or_baseline(read):
 
 def test_sparsities_can_be_compared_elsewhere(read):
     study = read({"scaling": {"sparsities": {"S95": 0.945}}})
-    assert specs.scaling(study)["sparsity_values"] == {"S85": 0.85, "S95": 0.945, "S97": 0.97}
-    assert "sparsities" not in specs.scaling(study)
-    assert canonical_json(specs.own_endpoints(study)) == canonical_json(specs.own_endpoints(read()))
+    assert scaling_specs.fits(study).sparsity_values == {"S85": 0.85, "S95": 0.945, "S97": 0.97}
+    assert scaling_specs.own_endpoints(study) == scaling_specs.own_endpoints(read())
 
 
 MISTAKES = [
@@ -162,5 +161,5 @@ def test_a_grid_takes_no_key_of_theirs():
         filled = studies.completed(path, schema)
         filled["scaling"][key] = value
         with pytest.raises(UserError, match=rf"scaling\.{key}: the .* of a grid .*; take the key out"):
-            studies.GridStudy(path, filled, schema).check()
+            studies.GridStudy(path, filled).check()
     assert "scaling" in config

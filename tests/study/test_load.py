@@ -8,22 +8,22 @@ import yaml
 
 from smelt.budgets.ledger import budget
 from smelt.errors import UserError
-from smelt.spec import canonical_json
+from smelt.spec import canonical_json, plain
 from smelt.study import load as studies
 from smelt.study.schema import study_schema
-from smelt.workflow import specs
+from smelt.workflow import scaling_specs, specs
 from tests.study.conftest import REMOVED, SMOKE
 
 STUDIES = sorted(path for path in studies.CONFIG.glob("*.yaml") if path.stem not in ("schema", "tasks"))
 SHIPPED = [path for path in STUDIES if "grid:" in path.read_text(encoding="utf-8")]
-SECTIONS = ("corpus", "evaluation", "scaling")
+JOBS = (specs.fetch, specs.documents, specs.tokenizer, specs.shard, specs.heldout, specs.evaluation, scaling_specs.fits)
 
 
 def run_specs(study) -> dict[str, str]:
-    """The settings of every training job and of the sections, as Snakemake compares them."""
-    return {run.id: canonical_json(specs.training(study, run)) for run in study.runs.values()} | {
-        section: canonical_json(study.section(section)) for section in SECTIONS
-    }
+    """The settings of every training job and of the jobs that read other sections, as Snakemake compares them."""
+    told = {run.id: specs.training(study, run) for run in study.runs.values()}
+    told |= {job.__name__: job(study) for job in JOBS}
+    return {name: canonical_json(plain(settings)) for name, settings in told.items()}
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -194,8 +194,7 @@ def test_a_new_key_with_a_default_changes_no_spec(read, monkeypatch):
     assert study.config["scaling"]["new"] == 0.5
     assert study.config["later"] == {"on": True}
     assert run_specs(study) == before
-    changed = {key for key, spec in run_specs(read({"evaluation/new": 0.7})).items() if spec != before[key]}
-    assert changed == {"evaluation"}
+    assert run_specs(read({"evaluation/new": 0.7})) == before  # nor does a key that no job reads
 
 
 def test_a_cell_more_changes_no_spec(read):
@@ -210,7 +209,7 @@ def test_a_pinned_run_takes_its_sizes_and_the_others_their_own(read):
     assert (model.layers, model.loop_start, model.loop_length, model.visits) == (4, 1, 2, 2)
     assert model != before["smelt-H16-S85"].model
     assert {name for name, run in study.runs.items() if run.model != before[name].model} == {"smelt-H16-S85"}
-    assert [row.get("note") for row in specs.budgets(study)["runs"] if row["sparsity"] == "S85"] == [
+    assert [row.note for row in specs.budgets(study).runs if row.sparsity == "S85"] == [
         None, "an older match", None, None
     ]  # fmt: skip
 
@@ -218,7 +217,7 @@ def test_a_pinned_run_takes_its_sizes_and_the_others_their_own(read):
 def test_a_single_run_can_be_left_out(read):
     before, study = read().runs, read({"grid/exclude": ["H24-S90", "smelt-H16-S90", "smelt-H24-S0"]})
     assert before.keys() - study.runs.keys() == {"smelt-H16-S90", "smelt-H24-S0"}
-    controls = {(row["architecture"], row["scale"]): row["control"] for row in specs.budgets(study)["runs"]}
+    controls = {(row.architecture, row.scale): row.control for row in specs.budgets(study).runs}
     assert controls["smelt", "H24"] is None  # no S = 0 network of its own is left there
     assert controls["smelt", "H16"] is not None
 
@@ -238,9 +237,11 @@ def test_an_architecture_may_have_other_layers(read):
             assert mine.kv_bytes_per_token == pytest.approx(cost.kv_bytes_per_token, rel=0.04)
 
 
-def test_a_section_can_be_asked_for_some_keys(read):
+def test_a_job_is_told_the_keys_that_it_reads_and_no_default(read):
     study = read({"corpus/context": 2048})
-    assert study.section("corpus", ["context", "vocabulary", "decay_share"]) == {"context": 2048, "vocabulary": 384}
+    assert plain(specs.shard(study)) == {"context": 2048, "shard_contexts": 2}
+    assert plain(specs.tokenizer(study)) == {"vocabulary": 384, "tokenizer_megabytes": 0.5}
+    assert plain(specs.evaluation(study)) == {}
 
 
 def test_a_study_is_a_name_or_a_path(tmp_path):

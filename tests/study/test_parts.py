@@ -5,9 +5,7 @@ import json
 import pytest
 
 from smelt.errors import UserError
-from smelt.evaluation.metrics.task_scores import Settings
 from smelt.evaluation.tasks.registry import read_tasks
-from smelt.spec import load
 from smelt.study import tasks
 from smelt.workflow import specs
 
@@ -39,7 +37,7 @@ def files(tmp_path):
 def test_the_sweep_is_told_the_shots_of_the_study(read, final, expected):
     """A sweep over numbers of its own, in which those of the study were missing."""
     changes = {} if final is None else {"evaluation/last_endpoint": {**PART, **final}}
-    assert load(Settings, specs.task_scores(read({**DESK, **changes}))).shots == expected
+    assert specs.task_scores(read({**DESK, **changes})).shots == expected
 
 
 def test_a_folder_without_any_of_the_files_is_one_clear_error(read, files):

@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
+from smelt.budgets.plan import Assumptions
 from smelt.budgets.plan import Settings as PlanSettings
 from smelt.budgets.search import GEOMETRY
 from smelt.corpus import summary
@@ -35,7 +36,8 @@ SETTINGS = [
     ("scaling", ScalingSettings, {"study", "reference", "sparsity_values"}),
     ("simulation", simulate.Settings, {"s_convention", "surfaces"}),
     ("evaluation", EvaluationSettings, set()),
-    ("cost_estimate", PlanSettings, {"attention_keys", "runs", "branch_jobs"}),
+    ("cost_estimate", Assumptions, set()),
+    ("cost_estimate", PlanSettings, {"attention_keys", "runs", "text_megabytes", "branch_jobs"}),
     ("corpus", fetch.Settings, set()),
     ("corpus", documents.Settings, set()),
     ("corpus", tokenizer.Settings, set()),

@@ -5,9 +5,7 @@ import json
 import pytest
 
 from smelt.errors import UserError
-from smelt.evaluation.prompts.requests import Settings
 from smelt.evaluation.tasks.registry import read_tasks
-from smelt.spec import load
 from smelt.study import tasks
 from smelt.workflow import specs
 
@@ -26,7 +24,7 @@ def test_the_desk_suite_needs_no_data(read):
 
 def test_requests_are_told_what_the_study_says(read):
     study = read({**DESK, "evaluation/last_endpoint": {"preset": "full", "seeds": [3], "sampler": "nested"}})
-    every, final = (load(Settings, tasks.requests(study, part)) for part in tasks.parts(study))
+    every, final = (specs.requests(study, part) for part in tasks.parts(study))
     assert (every.preset_items, every.shots, every.seeds, every.sampler) == (12, (0, 4), (0, 1), "smelt")
     assert (final.preset_items, final.shots, final.seeds, final.sampler) == (0, (), (3,), "nested")
     assert every.context == study.config["corpus"]["context"]
@@ -49,7 +47,7 @@ def test_a_missing_file_leaves_its_task_out_and_says_where_it_is(read, tmp_path)
     assert "no file commonsense_reasoning/piqa.jsonl" in line
     assert "piqa is not scored; it is mosaicml/llm-foundry" in line
     told = specs.task_scores(study)
-    assert [task["name"] for task in told["tasks"]] == ["arc_easy", "piqa"]  # so that what is missing is counted
+    assert [task.name for task in told.tasks] == ["arc_easy", "piqa"]  # so that what is missing is counted
 
 
 @pytest.mark.parametrize(

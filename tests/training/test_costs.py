@@ -14,7 +14,8 @@ from smelt.budgets.ledger import budget
 from smelt.errors import UserError
 from smelt.model.settings import ModelSettings
 from smelt.spec import _closure, fingerprint, load, plain
-from smelt.training.costs import COSTS, CostSettings, cost_rows, main
+from smelt.training.cost_settings import CostSettings
+from smelt.training.costs import COSTS, cost_rows, main
 from smelt.training.monitoring import measure
 from smelt.training.monitoring.measure import Apart, Text, Work, alternating, decoding, training
 
@@ -23,11 +24,12 @@ BASELINE = ModelSettings(
     active_experts=2,
 )  # fmt: skip
 SMELT = dataclasses.replace(BASELINE, loop_start=1, loop_length=1, visits=2)
-QUICK = {"context": 128, "repeats": 2, "prompt": 16, "decode_tokens": 3}
+QUICK = {"context": 128, "reference": "baseline", "repeats": 2, "prompt": 16, "decode_tokens": 3}
 
 
 def run(architecture: str, model: ModelSettings, sparsity: str = "S85", **more) -> dict:
-    return {"architecture": architecture, "scale": "H16", "sparsity": sparsity, "model": plain(model), **more}
+    names = {"architecture": architecture, "scale": "H16", "sparsity": sparsity}
+    return {**names, "model": plain(model), "batch_contexts": 1, "precision": "bfloat16", **more}
 
 
 PAIR = [run("smelt", SMELT), run("baseline", BASELINE)]

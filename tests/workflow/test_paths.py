@@ -6,7 +6,7 @@ import pytest
 
 from smelt.study import load as studies
 from smelt.study import tasks
-from smelt.workflow import specs, targets
+from smelt.workflow import paper, specs, targets
 from smelt.workflow.job_specs import Specs
 from smelt.workflow.paths import NEVER, UNUSED, Paths
 from tests.workflow.parsed import ROOT
@@ -121,9 +121,9 @@ def test_ablations_take_the_place_of_fits():
 
 
 def test_only_the_paper_s_study_or_its_surfaces_are_compared_with_the_paper():
-    assert specs.paper_source(study("paper")) == "measured"
-    assert specs.paper_source(study("published")) == "simulated"
-    assert specs.paper_source(study("smoke")) == ""
+    assert paper.source(study("paper")) == "measured"
+    assert paper.source(study("published")) == "simulated"
+    assert paper.source(study("smoke")) == "other"
     assert "tables/budgets.parquet" in targets.compared_tables(study("paper"))
 
 

@@ -7,9 +7,8 @@ import pytest
 import yaml
 
 from smelt.budgets.ledger import budget
-from smelt.budgets.plan import Settings, plan_rows
+from smelt.budgets.plan import plan_rows
 from smelt.errors import UserError
-from smelt.spec import load
 from smelt.study import load as studies
 from smelt.study.grid import GridStudy
 from smelt.workflow import resources, specs
@@ -102,7 +101,7 @@ def test_a_run_that_its_gpus_do_not_hold_is_an_error(tmp_path: Path) -> None:
 
 def test_bytes_of_a_gpu_hold_what_the_plan_says(paper: GridStudy) -> None:
     """Beyond the plan's, which has one context: more contexts, and a residual stream of float32."""
-    rows = {row["run"]: row for row in plan_rows(load(Settings, specs.plan(paper)))}
+    rows = {row["run"]: row for row in plan_rows(specs.plan(paper))}
     for run in paper.trained:
         one = dataclasses.replace(run, training=dataclasses.replace(run.training, micro_batch_contexts=1))
         planned = rows[run.id]

@@ -20,7 +20,9 @@ from smelt.errors import UserError, command
 from smelt.evaluation.icl import sweep
 from smelt.evaluation.icl.sweep import PART, SWEEP, Array, Cell, Curve, Member, Run
 from smelt.evaluation.metrics import aggregation, item_metrics
-from smelt.evaluation.metrics.task_scores import Settings, check_files, read_scores, tasks_of
+from smelt.evaluation.metrics.settings import Run as ScoredRun
+from smelt.evaluation.metrics.settings import Settings
+from smelt.evaluation.metrics.task_scores import check_files, read_scores
 from smelt.evaluation.tasks.registry import Task
 from smelt.job import read_job
 from smelt.labels import RUN_KEYS
@@ -68,20 +70,20 @@ class ItemMean:
 
 
 def item_means(
-    path: Path, named: Mapping[str, Any], tasks: Mapping[str, Task], shots: Mapping[str, set[int]]
+    path: Path, one: ScoredRun, tasks: Mapping[str, Task], shots: Mapping[str, set[int]]
 ) -> dict[Any, ItemMean]:
-    """Items of one run's file at the wanted numbers of shots of each task; `named` is what the spec calls the run."""
-    run = tuple(named[name] for name in RUN_KEYS)
+    """Items of one run's file at the wanted numbers of shots of each task."""
+    run = tuple(getattr(one, name) for name in RUN_KEYS)
     sums: dict[tuple[str, int], list[item_metrics.Items]] = {}
-    for group in item_metrics.groups(path, named["run"], PART, frozenset(shots)):
+    for group in item_metrics.groups(path, one.run, PART, frozenset(shots)):
         if group.shots in shots[group.task]:
             sums.setdefault((group.task, group.shots), []).append(item_metrics.items_of(group, tasks[group.task]))
     found = {}
     for (name, count), seeds in sums.items():
-        if any(not np.array_equal(one.item, seeds[0].item) for one in seeds):
+        if any(not np.array_equal(seed.item, seeds[0].item) for seed in seeds):
             raise UserError(f"{path}: {name} with {count} shots has other items in other seeds; run it again")
         weight = item_metrics.weights(seeds[0].category, tasks[name].partition)
-        found[run, name, count] = ItemMean(seeds[0].item, weight, np.mean([one.correct for one in seeds], axis=0))
+        found[run, name, count] = ItemMean(seeds[0].item, weight, np.mean([seed.correct for seed in seeds], axis=0))
     return found
 
 
@@ -220,11 +222,11 @@ def main(argv: Sequence[str]) -> None:
     job = read_job(MODULE, __doc__, argv, Settings, ["task_scores", "scores*"], ["out", "sweep"])
     settings, paths = job.settings, job.paths("scores")
     check_files(settings, paths)
-    tasks = tasks_of(settings.tasks)
+    tasks = settings.by_name
     last = sweep.last_scores(read_scores(job.path("task_scores")), tasks, settings.shots)
     members = sweep.members(tasks, last)
     by_run = sweep.curves(last, members)
-    architectures = list(dict.fromkeys(run["architecture"] for run in settings.runs))
+    architectures = list(dict.fromkeys(run.architecture for run in settings.runs))
     if settings.reference not in architectures:
         raise UserError(f"the reference {settings.reference!r} has no run; known are {', '.join(architectures)}")
     items: dict[Any, ItemMean] = {}

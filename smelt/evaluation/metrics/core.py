@@ -16,7 +16,8 @@ from smelt.errors import command
 from smelt.evaluation.metrics import aggregation, completion, item_metrics
 from smelt.evaluation.metrics.aggregation import Endpoint, mean_of
 from smelt.evaluation.metrics.calibration_scores import calibration_rows
-from smelt.evaluation.metrics.task_scores import BASELINES, ENDPOINT, Settings, read_scores, tasks_of
+from smelt.evaluation.metrics.settings import BASELINES, Settings
+from smelt.evaluation.metrics.task_scores import ENDPOINT, read_scores
 from smelt.evaluation.tasks.registry import CORE, Task
 from smelt.job import read_job
 from smelt.labels import SCORES
@@ -141,7 +142,7 @@ def mmlu_rows(endpoint: Endpoint, tasks: Mapping[str, Task], baselines: str) -> 
 def main(argv: Sequence[str]) -> None:
     job = read_job(MODULE, __doc__, argv, Settings, ["task_scores"], ["core", "completion", "mmlu", "scores"])
     settings = job.settings
-    tasks = tasks_of(settings.tasks)
+    tasks = settings.by_name
     endpoints = aggregation.collect(read_scores(job.path("task_scores")), tasks)
     of_completion = [row for endpoint in endpoints for row in completion.completion_rows(endpoint, tasks)]
     of_mmlu = [row for endpoint in endpoints for row in mmlu_rows(endpoint, tasks, settings.baselines)]

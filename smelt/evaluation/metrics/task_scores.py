@@ -5,26 +5,25 @@ results/evaluation/task_scores.parquet. What a task averages over seeds, tasks o
 that are made from it.
 """
 
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from smelt import artifacts, spec, tables
+from smelt import artifacts, tables
 from smelt.artifacts import field
 from smelt.errors import UserError, command
 from smelt.evaluation.metrics import item_metrics
 from smelt.evaluation.metrics.item_metrics import Group, Items
+from smelt.evaluation.metrics.settings import Run, Settings
 from smelt.evaluation.tasks.registry import Task
 from smelt.job import read_job
 from smelt.labels import RUN_KEYS
 from smelt.statistics import centred
 
 MODULE = "smelt.evaluation.metrics.task_scores"
-BASELINES = ("v1", "v2")
 
 ENDPOINT = (
     field("architecture", pa.string(), "execution plan"),
@@ -66,35 +65,11 @@ TASK_SCORES = pa.schema(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """One spec for all jobs that average scores; `runs` stand in the order of the files."""
-
-    tasks: tuple[dict[str, Any], ...]  # of the study, also those that were not scored
-    runs: tuple[dict[str, Any], ...] = ()
-    presets: Mapping[str, str] = dataclasses.field(default_factory=dict)  # by part
-    sampler: Mapping[str, str] = dataclasses.field(default_factory=dict)  # by part
-    baselines: str = "v2"  # set of chance levels
-    reference: str = ""  # architecture that the sweep compares with
-    shots: tuple[int, ...] = ()  # of the sweep, where they were scored; empty = all that were
-    flips: int = 10_000  # random patterns of signs where there are too many to count
-    seed: int = 0  # of these
-
-    def __post_init__(self) -> None:
-        if self.baselines not in BASELINES:
-            raise UserError(f"baselines: {self.baselines!r}; known are {', '.join(BASELINES)}")
-
-
-def tasks_of(plain: Sequence[dict[str, Any]]) -> dict[str, Task]:
-    """The tasks of a spec by name, in its order."""
-    return {task.name: task for task in (spec.load(Task, values) for values in plain)}
-
-
-def endpoint_rows(path: Path, run: Mapping[str, Any], settings: Settings) -> Iterator[dict[str, Any]]:
+def endpoint_rows(path: Path, run: Run, settings: Settings) -> Iterator[dict[str, Any]]:
     """The rows of one run's file. Raises UserError where it does not fit the spec or its seeds differ in items."""
-    tasks = tasks_of(settings.tasks)
+    tasks = settings.by_name
     seen: dict[tuple[Any, ...], tuple[Group, list[int]]] = {}
-    for group in item_metrics.groups(path, run["run"]):
+    for group in item_metrics.groups(path, run.run):
         if group.task not in tasks:
             raise UserError(f"{path}: the task {group.task!r} is none of the study's; delete the file and run again")
         if group.part not in settings.presets or group.part not in settings.sampler:
@@ -106,7 +81,7 @@ def endpoint_rows(path: Path, run: Mapping[str, Any], settings: Settings) -> Ite
         yield _row(group, items, tasks[group.task], run, settings)
 
 
-def _row(group: Group, items: Items, task: Task, run: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+def _row(group: Group, items: Items, task: Task, run: Run, settings: Settings) -> dict[str, Any]:
     def share(correct: Any) -> float:
         return item_metrics.mean(correct, items.category, task.partition)
 
@@ -114,7 +89,7 @@ def _row(group: Group, items: Items, task: Task, run: Mapping[str, Any], setting
     unscored = choices and (items.by_characters is None or items.by_bytes is None)
     score, chance = share(items.correct), item_metrics.chance(task, settings.baselines)
     return {
-        **{name: run[name] for name in RUN_KEYS},
+        **{name: getattr(run, name) for name in RUN_KEYS},
         "branch": group.branch,
         "branch_step": group.branch_step,
         "part": group.part,
@@ -163,7 +138,7 @@ def main(argv: Sequence[str]) -> None:
     job = read_job(MODULE, __doc__, argv, Settings, ["scores*"], ["out"])
     settings, paths = job.settings, job.paths("scores")
     check_files(settings, paths)
-    order = {name: place for place, name in enumerate(tasks_of(settings.tasks))}
+    order = {name: place for place, name in enumerate(settings.by_name)}
     rows = []
     for run, path in zip(settings.runs, paths, strict=True):
         of_run = endpoint_rows(path, run, settings)

@@ -67,16 +67,16 @@ NOTES = {
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Tasks (as plain `Task`s), the files that hold their items, and how prompts are made."""
+    """Tasks, the files that hold their items, and how prompts are made."""
 
-    tasks: tuple[dict[str, Any], ...]
+    tasks: tuple[Task, ...]
     files: tuple[str, ...]  # names as the tasks give them, in the order of the paths
     preset_items: int  # of each task; 0 = all
-    shots: tuple[int, ...] = ()  # empty = each task's own
-    seeds: tuple[int, ...] = (0,)  # of the demonstrations
-    sampler: str = "smelt"
-    truncation: str = "bos_left"
-    context: int = 4096  # tokens that the model can be fed
+    shots: tuple[int, ...]  # empty = each task's own
+    seeds: tuple[int, ...]  # of the demonstrations
+    sampler: str
+    truncation: str
+    context: int  # tokens that the model can be fed
 
     def __post_init__(self) -> None:
         for name, wanted, holds in (
@@ -167,7 +167,7 @@ def _rows(
 
 def all_rows(encoder: Encoder, settings: Settings, paths: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Rows of all tasks, one task's items in memory at a time; `paths` gives each file's place. Raises UserError."""
-    for task in (load(Task, values) for values in settings.tasks):
+    for task in settings.tasks:
         # The digest is that of the items, not of the file of demonstrations beside them.
         fixed = dataclasses.replace(task, sha256="", file=task.demonstrations)
         before = read_items(_path(task, task.demonstrations, paths), fixed) if task.demonstrations else []
@@ -182,9 +182,8 @@ def all_rows(encoder: Encoder, settings: Settings, paths: Mapping[str, str]) -> 
 
 def _check_shots(settings: Settings) -> None:
     """Raise UserError where no task takes any of the numbers of demonstrations, and so nothing would be asked."""
-    tasks = [load(Task, values) for values in settings.tasks]
-    if not any(shots_of(task, settings) for task in tasks):
-        most = max(max(task.shots, task.sweep_shots) for task in tasks)
+    if not any(shots_of(task, settings) for task in settings.tasks):
+        most = max(max(task.shots, task.sweep_shots) for task in settings.tasks)
         raise UserError(
             f"requests: shots is {list(settings.shots)}, but no task takes more than {most}; name a smaller number, or"
             " none for each task's own"

@@ -5,7 +5,6 @@ results/figures/SWEEP.{pdf,svg,png}. A column of panels for each cell: above the
 markers are means with their standard error over seeds, small ones single seeds.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from smelt import tables
 from smelt.errors import command
 from smelt.job import read_job
+from smelt.reporting.figures.command import AblationFigureSettings
 from smelt.reporting.style import colours, legend, page
 from smelt.reporting.style.labels import Row, groups, reference_first, simulation
 from smelt.tables import numbers
@@ -35,16 +35,7 @@ NUDGE = 0.1  # of the distance of two points, by which the single seeds stand be
 BARS: dict[str, Any] = {"capsize": 2.5, "elinewidth": 1.0, "fmt": "none"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """The study and the axis of each of its sweeps."""
-
-    study: str
-    reference: str
-    axes: Mapping[str, str]
-
-
-def draw(rows: pd.DataFrame, endpoints: pd.DataFrame, axis: str, settings: Settings) -> Figure:
+def draw(rows: pd.DataFrame, endpoints: pd.DataFrame, axis: str, settings: AblationFigureSettings) -> Figure:
     """One sweep; `axis` is the column that its points differ in."""
     lines = reference_first(rows["line"], settings.reference)
     looks = colours.architecture_style(lines, settings.reference)
@@ -140,7 +131,7 @@ def _footer(rows: pd.DataFrame) -> list[str]:
 
 
 def main(argv: Sequence[str]) -> None:
-    job = read_job(MODULE, __doc__, argv, Settings, ["endpoints", "sweeps*"], ["out*"])
+    job = read_job(MODULE, __doc__, argv, AblationFigureSettings, ["endpoints", "sweeps*"], ["out*"])
     axes = job.settings.axes
     endpoints = tables.read(job.path("endpoints"))
     known = {path.stem: path for path in job.paths("sweeps")}

@@ -1,7 +1,7 @@
 """What the commands of all figures share: the study's settings, the tables that a figure reads, the files of each."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -15,6 +15,13 @@ class FigureSettings:
 
     study: str
     reference: str  # architecture that the others are compared with
+
+
+@dataclasses.dataclass(frozen=True)
+class AblationFigureSettings(FigureSettings):
+    """What the figures of the ablations say, too."""
+
+    axes: Mapping[str, str]  # of each ablation, the column that its points differ in
 
 
 def read_figure_job(

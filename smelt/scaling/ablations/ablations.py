@@ -9,7 +9,7 @@ times the 97.5 % quantile of Student's t with one degree of freedom fewer than p
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from smelt.artifacts import field, table, write_table
 from smelt.errors import UserError, command
 from smelt.job import read_job
 from smelt.labels import RUN_KEYS, Row
+from smelt.scaling.ablations.settings import Point, Settings
 from smelt.statistics import standard_error, t_reach
 
 MODULE = "smelt.scaling.ablations.ablations"
@@ -51,28 +52,6 @@ ABLATION = pa.schema(
     ]
 )
 MISSING = dict.fromkeys(("loss", "loss_se", "difference", "difference_se", "tokens", *RATIOS))
-
-
-@dataclasses.dataclass(frozen=True)
-class Point:
-    """A row to be: line, reference, cell and position on the axes; the plan is missing where no run is trained."""
-
-    line: str
-    reference: str
-    architecture: str
-    scale: str
-    sparsity: str
-    layers: int | None = None
-    looped: int | None = None
-    executed_layers: int | None = None
-    visits: int | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """The points of each ablation, in the order of its rows."""
-
-    ablations: Mapping[str, tuple[Point, ...]]
 
 
 def last_endpoints(endpoints: pd.DataFrame) -> pd.DataFrame:

@@ -21,7 +21,8 @@ from smelt.job import read_job
 from smelt.labels import KEY_FIELDS, KEYS
 from smelt.scaling.calibration import means, sigmoid, wins
 from smelt.scaling.calibration.scores import read_scores
-from smelt.scaling.calibration.series import Calibrated, Series, Settings
+from smelt.scaling.calibration.series import Calibrated, Series
+from smelt.scaling.calibration.settings import Settings
 from smelt.scaling.endpoints.table import check_endpoints
 from smelt.statistics import centred
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from smelt.artifacts import field
-from smelt.scaling.calibration.series import Calibrated, Settings
+from smelt.scaling.calibration.series import Calibrated
+from smelt.scaling.calibration.settings import Settings
 from smelt.scaling.fitting.intervals import supported
 from smelt.surfaces.points import Array
 

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from smelt.artifacts import field
 from smelt.labels import KEYS
-from smelt.scaling.calibration.series import Series, Settings
+from smelt.scaling.calibration.series import Series
+from smelt.scaling.calibration.settings import Settings
 
 WINS = pa.schema(
     [

@@ -42,10 +42,10 @@ class Run:
     looped_params: int
     visits: int
     expansion: float
-    S_own: float | None = None
-    S_baseline: float | None = None
-    S_nominal: float | None = None
-    branch_steps: tuple[int, ...] = ()
+    S_own: float | None
+    S_baseline: float | None
+    S_nominal: float | None
+    branch_steps: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,6 @@ over all cells at the last horizon is tested first, of all architectures togethe
 pooled rows of an architecture are tested, again by Holm, only where that gain is resolved (serial gatekeeping).
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from smelt.job import read_job
 from smelt.labels import RUN_KEYS
 from smelt.scaling.endpoints.table import select_sparsities
 from smelt.scaling.gains.iso_loss import pair_rows
+from smelt.scaling.gains.iso_loss_settings import Settings
 from smelt.statistics import TInterval, holm, t_interval
 from smelt.surfaces.points import Array
 
@@ -71,16 +71,6 @@ KINDS = [*POOLS, "cell", "pair"]
 BOUNDS = {1: "at least", 0: None, -1: "at most"}
 ONE_SCALE = "cells of one scale share a learning rate and shapes, so their interval establishes no sign"
 ONE_CELL = "one cell, whose learning rate and shape may be off, establishes no sign"
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """What the gain needs to know of the study."""
-
-    study: str
-    reference: str  # architecture that the gains compare with
-    s_convention: str
-    fit_sparsities: tuple[str, ...] = ()  # labels; without any all but the control
 
 
 def analyse(endpoints: pd.DataFrame, reference: str, s_convention: str) -> pd.DataFrame:

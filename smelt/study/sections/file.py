@@ -84,7 +84,7 @@ class StudyFile:
         "A sweep of the learning rate; each run of the grid is trained once at each rate.", {}, of=(Tuning,)
     )
     cost_estimate: Section = setting(
-        "What the cost estimate assumes of its machine and its text, in tables/plan.csv.", {}, of=(plan.Settings,)
+        "What the cost estimate assumes of its machine and its text, in tables/plan.csv.", {}, of=(plan.Assumptions,)
     )
     monitoring: Section = setting(
         "What runs tell of themselves while they train; it decides no result (see docs/training.md).",

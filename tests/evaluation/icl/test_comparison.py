@@ -1,7 +1,6 @@
 """The in-context sweep against arithmetic: which cells count, the tests over seeds and items, the averages."""
 
 import itertools
-import json
 import math
 import random
 
@@ -12,8 +11,8 @@ from smelt.artifacts import read_provenance, read_table
 from smelt.errors import UserError
 from smelt.evaluation.icl import comparison
 from smelt.evaluation.metrics import task_scores
+from smelt.evaluation.metrics.settings import Run
 from smelt.labels import RUN_KEYS
-from smelt.spec import plain
 from tests.evaluation.scored_rows import RUN, row, scores_spec, task, text, write
 
 SEEDS = range(10)
@@ -42,7 +41,7 @@ def tables(scored, tasks, tmp_path, **spec):
     paths = [write(rows, tmp_path / f"{place}.parquet", named["run"]) for place, (named, rows) in enumerate(scored)]
     middle = str(tmp_path / "task_scores.parquet")
     task_scores.main(["--spec", scores_spec(tasks, runs), "--scores", *paths, "--out", middle])
-    text = json.dumps({"tasks": [plain(one) for one in tasks], "runs": runs, "reference": "baseline"} | spec)
+    text = scores_spec(tasks, runs, **{"reference": "baseline"} | spec)
     outputs = ["--out", str(tmp_path / "icl.parquet"), "--sweep", str(tmp_path / "sweep.parquet")]
     comparison.main(["--spec", text, "--task-scores", middle, "--scores", *paths, *outputs])
     return [read_table(tmp_path / name).to_pylist() for name in ("icl.parquet", "sweep.parquet")]
@@ -250,7 +249,9 @@ def test_the_differences_of_the_items_sum_to_the_difference_of_the_scores(tmp_pa
     runs = [tuple(one[name] for name in RUN_KEYS) for one, _ in chosen]
     items = {}
     for place, (key, _) in enumerate(chosen):
-        items |= comparison.item_means(str(tmp_path / f"{place}.parquet"), key, tasks, {name: {8} for name in tasks})
+        items |= comparison.item_means(
+            str(tmp_path / f"{place}.parquet"), Run(**key), tasks, {name: {8} for name in tasks}
+        )
     for name, members in (("average", ("quiz", "operators")), ("quiz", ("quiz",)), ("operators", ("operators",))):
         one = comparison.Member(name, members, len(members), 0.0)
         differences = comparison.item_differences(items, one, 8, ("smelt", "baseline"), runs)
@@ -263,7 +264,7 @@ def test_exchanged_files_of_scores_are_an_error(tmp_path):
     scored = [(one, texts("operators", lambda shots, seed: 5)) for one in runs]
     tables(scored, [LM], tmp_path)
     first, second = (tmp_path / f"{number}.parquet" for number in range(2))
-    spec = json.dumps({"tasks": [plain(LM)], "runs": runs, "reference": "baseline"})
+    spec = scores_spec([LM], runs, reference="baseline")
     outputs = ["--out", str(tmp_path / "exchanged.parquet"), "--sweep", str(tmp_path / "exchanged_sweep.parquet")]
     arguments = ["--spec", spec, "--task-scores", str(tmp_path / "task_scores.parquet"), *outputs]
     with pytest.raises(UserError, match=r"1\.parquet: this is of run smelt-H64-S85, expected run baseline-H64-S85"):

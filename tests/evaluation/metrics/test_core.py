@@ -15,10 +15,9 @@ from smelt.evaluation.metrics.task_scores import TASK_SCORES
 from smelt.evaluation.tasks.registry import core_tasks, read_tasks
 from smelt.scaling.calibration.scores import read_scores
 from smelt.scaling.endpoints.table import ENDPOINTS
-from smelt.spec import plain
 from smelt.tables import from_rows
 from smelt.tables import rows as rows_of
-from tests.evaluation.scored_rows import score_row, task
+from tests.evaluation.scored_rows import score_row, scores_spec, task
 
 FIXTURE = Path(__file__).parents[2] / "data" / "evals" / "dclm_core_scores.json"
 TASKS = read_tasks()
@@ -43,7 +42,7 @@ def tables(rows, tmp_path, names=tuple(TASKS), **spec):
     """The four tables of the command."""
     write_table(pa.Table.from_pylist(rows, schema=TASK_SCORES), tmp_path / "task_scores.parquet", {})
     outputs = {name: tmp_path / f"{name}.parquet" for name in ("core", "completion", "mmlu", "scores")}
-    text = json.dumps({"tasks": [plain(TASKS[name]) for name in names]} | spec)
+    text = scores_spec([TASKS[name] for name in names], **spec)
     arguments = ["--spec", text, "--task-scores", str(tmp_path / "task_scores.parquet")]
     core.main(arguments + [one for name, path in outputs.items() for one in (f"--{name}", str(path))])
     return {name: read_table(path).to_pylist() for name, path in outputs.items()}

@@ -40,6 +40,10 @@ ROWS = {
 }
 
 
+# How prompts are made, if a test says nothing else.
+HOW = {"preset_items": 0, "shots": [], "seeds": [0], "sampler": "smelt", "truncation": "bos_left", "context": 4096}
+
+
 @pytest.fixture
 def folder(tmp_path):
     for name, rows in ROWS.items():
@@ -49,7 +53,7 @@ def folder(tmp_path):
 
 
 def arguments(folder, out="requests.parquet", tasks=(CHOICES, WINO, WORD), **changes):
-    spec = {"tasks": [plain(mine) for mine in tasks], "files": list(ROWS), "preset_items": 0} | changes
+    spec = HOW | {"tasks": [plain(mine) for mine in tasks], "files": list(ROWS)} | changes
     paths = [str(folder / Path(name).name) for name in ROWS]
     return ["--spec", json.dumps(spec), "--tokenizer", str(folder / "tokenizer.json"), "--items", *paths,
             "--out", str(folder / out)]  # fmt: skip
@@ -61,7 +65,7 @@ def asked(folder, out="requests.parquet", **changes):
 
 
 def rows_of(mine, items, fixed=(), encoder=BYTES, **changes):
-    settings = load(Settings, {"tasks": [plain(mine)], "files": [mine.file], "preset_items": 0} | changes)
+    settings = load(Settings, HOW | {"tasks": [plain(mine)], "files": [mine.file]} | changes)
     return list(task_rows(encoder, mine, items, list(fixed), settings))
 
 
@@ -86,8 +90,9 @@ def test_without_a_list_of_shots_each_task_has_its_own(folder):
     ("own", "sweep", "expected"), [(0, 0, [0]), (3, 8, [0, 1, 4, 8]), (10, 0, [0, 1, 4, 8]), (4, 32, [0, 1, 4, 8, 16])]
 )
 def test_a_task_is_asked_with_no_more_shots_than_it_allows(own, sweep, expected):
-    settings = Settings(tasks=({},), files=(), preset_items=0, shots=(0, 1, 4, 8, 16))
-    assert shots_of(task(shots=own, sweep_shots=sweep), settings) == expected
+    mine = task(shots=own, sweep_shots=sweep)
+    settings = load(Settings, HOW | {"tasks": [plain(mine)], "files": [], "shots": [0, 1, 4, 8, 16]})
+    assert shots_of(mine, settings) == expected
 
 
 def test_lengths_are_those_of_the_text_without_its_leading_space(folder):
@@ -172,7 +177,7 @@ def test_fixed_demonstrations_have_no_seed_and_name_rows_of_their_own_file(folde
     lines = [{"query": f"test {row}", "choices": ["x", "y"], "gold": 0, "category": "b"} for row in range(3)]
     (folder / "test.jsonl").write_text("\n".join(map(json.dumps, lines)))
     mine = task(file="test.jsonl", demonstrations="dev.jsonl", partition=True, header="On {category}.\n\n", shots=2)
-    spec = {"tasks": [plain(mine)], "files": ["dev.jsonl", "test.jsonl"], "preset_items": 0, "seeds": [0, 1, 2]}
+    spec = HOW | {"tasks": [plain(mine)], "files": ["dev.jsonl", "test.jsonl"], "seeds": [0, 1, 2]}
     main(["--spec", json.dumps(spec), "--tokenizer", str(folder / "tokenizer.json"), "--items", str(dev),
           str(folder / "test.jsonl"), "--out", str(folder / "out.parquet")])  # fmt: skip
     rows = pq.read_table(folder / "out.parquet").to_pylist()

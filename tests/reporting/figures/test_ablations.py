@@ -7,11 +7,13 @@ import pytest
 from smelt import artifacts
 from smelt.errors import UserError
 from smelt.reporting.figures import ablations as figures
-from smelt.scaling.ablations.ablations import ABLATION, Point, analyse
+from smelt.reporting.figures.command import AblationFigureSettings
+from smelt.scaling.ablations.ablations import ABLATION, analyse
+from smelt.scaling.ablations.settings import Point
 from smelt.scaling.endpoints.table import ENDPOINTS
 from smelt.tables import from_rows
 
-SETTINGS = figures.Settings("test", "baseline", {"span_sweep": "looped"})
+SETTINGS = AblationFigureSettings("test", "baseline", {"span_sweep": "looped"})
 
 
 def endpoints():

@@ -31,7 +31,7 @@ from smelt.scaling.subsets.subsets import SUBSETS
 from smelt.study import load as studies
 from smelt.surfaces.catalogue import SURFACES
 from smelt.tables import from_arrow
-from smelt.workflow import specs
+from smelt.workflow import paper
 
 ROOT = Path(__file__).parents[3]
 REGISTRY = ROOT / "config" / "published" / "results.csv"
@@ -116,6 +116,9 @@ def budget_rows() -> list[dict[str, Any]]:
 def frames(tables: Tables) -> dict[str, pd.DataFrame]:
     """The tables as the command reads them."""
     return {name: from_arrow(pa.Table.from_pylist(rows)) for name, rows in tables.items()}
+
+
+Settings = comparison.ComparisonSettings
 
 
 def compare(tables: Tables, **settings: Any) -> dict[str, dict[str, Any]]:
@@ -410,15 +413,16 @@ def study_file(folder: Path, name: str, old: str = "", new: str = "") -> studies
 
 
 def test_whose_endpoints_a_study_has(tmp_path: Path) -> None:
-    told = specs.paper_comparison(study_file(tmp_path, "published"))
-    assert told == {"study": "published", "endpoints": "simulated"}
+    assert paper.comparison(study_file(tmp_path, "published")) == comparison.ComparisonSettings(
+        "published", "simulated"
+    )
     noisy = study_file(tmp_path, "published", "simulation:", "simulation:\n  noise: 1.0")
-    assert specs.paper_comparison(noisy) == told | {"noise": 1.0}
+    assert paper.comparison(noisy) == Settings("published", "simulated", noise=1.0)
     elsewhere = study_file(tmp_path, "published", "E: 1.4493", "E: 1.4494")
-    assert specs.paper_comparison(elsewhere) == {"study": "published"}
-    assert specs.paper_comparison(study_file(tmp_path, "desk")) == {"study": "desk"}
+    assert paper.comparison(elsewhere) == Settings("published", "other")
+    assert paper.comparison(study_file(tmp_path, "desk")) == Settings("desk", "other")
     measured = study_file(tmp_path, "desk", "name: desk", "name: paper")
-    assert specs.paper_comparison(measured) == {"study": "paper", "endpoints": "measured"}
+    assert paper.comparison(measured) == Settings("paper", "measured")
 
 
 # Mistakes

@@ -9,11 +9,12 @@ import yaml
 from smelt import artifacts
 from smelt.errors import UserError
 from smelt.scaling.ablations import ablations
-from smelt.scaling.ablations.ablations import Point, last_endpoints, resolved
+from smelt.scaling.ablations.ablations import last_endpoints, resolved
+from smelt.scaling.ablations.settings import Point
 from smelt.scaling.endpoints.table import ENDPOINTS
 from smelt.study import load as studies
 from smelt.tables import from_rows
-from smelt.workflow import specs
+from smelt.workflow import scaling_specs
 from tests.end_to_end.conftest import Workspace
 
 CELL = {"scale": "H40", "sparsity": "S85"}
@@ -182,25 +183,25 @@ def test_the_study_makes_the_paper_s_three_sweeps(read):
     study = read()
     assert len(study.trained) == 44
     assert len(study.config["grid"]["architectures"]) == 15
-    told = specs.sweeps(study)["ablations"]
-    span = [(entry["sparsity"], entry["looped"], entry["executed_layers"]) for entry in told["span_sweep"]]
+    told = scaling_specs.sweeps(study).ablations
+    span = [(entry.sparsity, entry.looped, entry.executed_layers) for entry in told["span_sweep"]]
     assert span == [(label, looped, 12 + looped) for label in ("S85", "S95") for looped in range(0, 13, 2)]
-    depth = [(entry["line"], entry["layers"], entry["executed_layers"]) for entry in told["depth_sweep"]]
+    depth = [(entry.line, entry.layers, entry.executed_layers) for entry in told["depth_sweep"]]
     assert depth == [
         *(("baseline", layers, layers) for layers in (9, 12, 15, 18)),
         *(("looped", layers, layers + layers // 2) for layers in (8, 10, 12, 14)),
     ]
-    visits = [(entry["visits"], entry["executed_layers"]) for entry in told["loop_count"]]
+    visits = [(entry.visits, entry.executed_layers) for entry in told["loop_count"]]
     assert visits == [(1, 12), (2, 18), (3, 24), (4, 30)]
-    assert {entry["reference"] for entry in told["depth_sweep"]} == {"baseline", "span6"}
+    assert {entry.reference for entry in told["depth_sweep"]} == {"baseline", "span6"}
 
 
 def test_a_run_left_out_of_the_grid_stays_a_row_of_its_sweep(read):
     exclude = yaml.safe_load((studies.CONFIG / "ablations.yaml").read_text())["grid"]["exclude"]
-    told = specs.sweeps(read({"grid/exclude": [*exclude, "span4-H40-S95"]}))["ablations"]["span_sweep"]
-    left = next(entry for entry in told if (entry["architecture"], entry["sparsity"]) == ("span4", "S95"))
-    assert "layers" not in left
-    row = analyse([Point(**left)], [endpoint("baseline", 0, 4.0) | {"sparsity": "S95"}])[0]
+    told = scaling_specs.sweeps(read({"grid/exclude": [*exclude, "span4-H40-S95"]})).ablations["span_sweep"]
+    left = next(entry for entry in told if (entry.architecture, entry.sparsity) == ("span4", "S95"))
+    assert left.layers is None
+    row = analyse([left], [endpoint("baseline", 0, 4.0) | {"sparsity": "S95"}])[0]
     assert (row["layers"], row["loss"]) == (None, None)
     assert "not trained" in row["reason"]
 

@@ -37,6 +37,7 @@ def run(**changes: Any) -> dict[str, Any]:
         "params": 1000,
         "kv_bytes_per_token": 512,
         "S": 0.951,
+        "S_own": None,
         "S_baseline": 0.951,
         "S_nominal": 0.95,
         "batch_contexts": 2,
@@ -45,6 +46,7 @@ def run(**changes: Any) -> dict[str, Any]:
         "looped_params": 150,
         "visits": 2,
         "expansion": 12.5,
+        "branch_steps": [],
     } | changes
 
 

@@ -14,9 +14,9 @@ from smelt.errors import UserError
 from smelt.scaling.endpoints import simulate, user_table
 from smelt.scaling.endpoints.table import read_points
 from smelt.scaling.settings import Settings
-from smelt.spec import canonical_json, load
+from smelt.spec import canonical_json, load, plain
 from smelt.study import load as studies
-from smelt.workflow import specs
+from smelt.workflow import scaling_specs
 from tests.scaling.published import RMSE, SURFACES, surface_loss
 
 CONFIG = studies.CONFIG
@@ -33,7 +33,7 @@ def published() -> Any:
 
 @pytest.fixture(scope="module")
 def settings(published: Any) -> simulate.Settings:
-    return load(simulate.Settings, published.simulation)
+    return published.simulation
 
 
 @pytest.fixture(scope="module")
@@ -138,10 +138,11 @@ def test_the_published_gains(published: Any, tmp_path: Path) -> None:
     answers = ("ce_gain", "allocation", "frontier", "gain_curve", "leave_one_out", "surface_pairs")
     fitted = ("coefficients", "draws", "surfaces_without", "residuals")
     paths = {name: str(tmp_path / f"{name}.parquet") for name in ("endpoints", *fitted, *answers)}
-    told, table = canonical_json(specs.simulated_endpoints(published)), str(ENDPOINTS)
+    told, table = canonical_json(plain(scaling_specs.simulated_endpoints(published))), str(ENDPOINTS)
     simulate.main(["--spec", told, "--table", table, "--out", paths["endpoints"]])
-    assert load(Settings, specs.scaling(published)).bootstrap_draws == 2000
-    told = canonical_json(specs.scaling(published) | {"bootstrap_draws": 50, "fit_starts": 8})
+    assert scaling_specs.fits(published).bootstrap_draws == 2000
+    quick = dataclasses.replace(scaling_specs.fits(published), bootstrap_draws=50, fit_starts=8)
+    told = canonical_json(plain(quick))
     fit.main(["--spec", told, *options(paths, "endpoints", *fitted)])
     read = [*options(paths, "endpoints", "coefficients", "draws"), "--without", paths["surfaces_without"]]
     gain.main(["--spec", told, *read, *options(paths, *answers)])

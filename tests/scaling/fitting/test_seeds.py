@@ -52,9 +52,11 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
                     {"run": run, "architecture": name, "scale": scale, "sparsity": sparsity, "seed": seed, "S": value}
                     | {"flops_per_token": float(flops), "params": int(flops), "kv_bytes_per_token": 512}
                     | {
+                        "S_own": None,
                         "S_baseline": value,
                         "S_nominal": VALUES[sparsity],
                         "batch_contexts": BATCH,
+                        "branch_steps": [],
                         "decay_steps": DECAY,
                     }
                     | {"active_params": int(flops) // 6, "looped_params": 0, "visits": 1, "expansion": 8.0}
