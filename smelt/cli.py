@@ -11,7 +11,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -23,6 +23,7 @@ from smelt.budgets.plan_columns import PLAN
 from smelt.errors import UserError, command
 from smelt.study import load as studies
 from smelt.study.base import Study
+from smelt.study.endpoint_table import EndpointStudy
 from smelt.study.grid import GridStudy
 from smelt.workflow import specs
 
@@ -84,6 +85,8 @@ def _check(arguments: argparse.Namespace) -> None:
         recipe = study.trained[0].training
         print(f"{len(study.networks)} networks, {len(study.trained)} runs, {len(recipe.branch_steps)} branches each:")
         _show(pd.DataFrame([{"run": run.id, "steps": run.training.steps} for run in study.trained]))
+    if isinstance(study, EndpointStudy):
+        _warn(study.given.warnings)
     print(f"results: {study.root}/")
 
 
@@ -96,14 +99,14 @@ def _match(arguments: argparse.Namespace) -> None:
 def _plan(arguments: argparse.Namespace) -> None:
     settings = specs.plan(_grid(arguments.study))
     _show(tables.from_rows(cost_estimate.plan_rows(settings), PLAN)[PLAN_COLUMNS])
-    for line in cost_estimate.warnings(settings):
-        print(f"warning: {line}")
+    _warn(cost_estimate.warnings(settings))
 
 
 def _fit(arguments: argparse.Namespace) -> None:
     from smelt.scaling import analysis  # scipy, which no other command needs
 
     endpoints = analysis.read(arguments.file)
+    _warn(endpoints.warnings)
     fitted = analysis.fit(endpoints, arguments.reference, draws=arguments.draws, compute_budgets=arguments.budget)
     gains = fitted.gains()
     if gains.empty:
@@ -132,6 +135,11 @@ def _grid(name: str) -> GridStudy:
     if not isinstance(study, GridStudy):
         raise UserError(f"{study.path}: its endpoints are given, so that it has no grid; name a study that trains one")
     return study
+
+
+def _warn(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(f"warning: {line}")
 
 
 def _show(frame: pd.DataFrame) -> None:

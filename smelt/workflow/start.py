@@ -9,6 +9,7 @@ from smelt.budgets import plan
 from smelt.errors import UserError
 from smelt.study import tasks
 from smelt.study.base import Study
+from smelt.study.endpoint_table import EndpointStudy
 from smelt.study.grid import GridStudy
 from smelt.workflow import preflight, results_root, specs
 from smelt.workflow.paths import Paths
@@ -17,6 +18,7 @@ from smelt.workflow.paths import Paths
 TRAINING = ("train", "stable", "decay")
 PLAN = "plan"
 REQUESTS = "requests"
+OWN = "user_table"
 
 
 class Waiting(NamedTuple):
@@ -34,6 +36,8 @@ def before(study: Study, paths: Paths, waiting: Iterable[Waiting], cores: int | 
     jobs = list(waiting)
     names = {job.rule for job in jobs}
     for line in tasks.missing(study) if REQUESTS in names else []:
+        print(f"warning: {line}", file=sys.stderr)
+    for line in study.given.warnings if isinstance(study, EndpointStudy) and OWN in names else ():
         print(f"warning: {line}", file=sys.stderr)
     runs = {job.wildcards["run"] for job in jobs if job.rule in TRAINING}
     new = [paths.runs[run] for run in sorted(runs) if not os.path.exists(f"{paths.results}/training/{run}/log.parquet")]

@@ -135,4 +135,4 @@ def test_params_hold_nothing_that_goes_stale(name):
 
 
 def test_rules_that_are_checked_before_a_start_exist():
-    assert {*start.TRAINING, start.PLAN, start.REQUESTS} <= RULES.keys()
+    assert {*start.TRAINING, start.PLAN, start.REQUESTS, start.OWN} <= RULES.keys()

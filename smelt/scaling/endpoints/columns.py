@@ -95,19 +95,29 @@ NULLABLE = {"params", "active_params", "looped_params", "visits", "expansion", *
 def parsed(table: TableFile, losses: bool = True) -> Values:
     """The columns of a file as texts and numbers, each value checked; `losses`: whether it must have them.
 
-    Raises UserError, naming row and column, on a value that cannot be right.
+    Raises UserError, naming row and column, on values that cannot be right: a line for the first of each column.
     """
     _check_needed(table, losses)
-    rows = range(len(table.data))
-    labels = table.cells("sparsity") if "sparsity" in table.columns else [None for _ in rows]
     values: Values = {}
+    mistakes = []
     for name in table.columns:
-        if name in TEXTS:
-            values[name] = [_text(table, index, name) for index in rows]
-        else:
-            values[name] = [_number(table, index, name, labels[index] == CONTROL) for index in rows]
-            _check_units(table, name, values[name])
+        try:
+            values[name] = _column(table, name)
+        except UserError as error:
+            mistakes.append(str(error))
+    if mistakes:
+        raise UserError("\n".join(mistakes))
     return values
+
+
+def _column(table: TableFile, name: str) -> list[Any]:
+    rows = range(len(table.data))
+    if name in TEXTS:
+        return [_text(table, index, name) for index in rows]
+    labels = table.cells("sparsity") if "sparsity" in table.columns else [None for _ in rows]
+    numbers = [_number(table, index, name, labels[index] == CONTROL) for index in rows]
+    _check_units(table, name, numbers)
+    return numbers
 
 
 def _check_needed(table: TableFile, losses: bool) -> None:
@@ -116,9 +126,10 @@ def _check_needed(table: TableFile, losses: bool) -> None:
             raise UserError(
                 f"{table.path}: the column {name!r} is missing, {meaning}; the file has {', '.join(table.columns)}"
             )
-    if not {"flops_per_token", "params"} & set(table.columns):
+    if not {"flops_per_token", "params", "active_params"} & set(table.columns):
         raise UserError(
-            f"{table.path}: the column 'flops_per_token' is missing; give it, or 'params', for which F is 6 FLOPs each"
+            f"{table.path}: the column 'flops_per_token' is missing; give it, or 'params' ('active_params' where S is "
+            "above 0), for which F is 6 FLOPs each"
         )
     if not losses and "loss" in table.columns:
         raise UserError(f"{table.path}: losses are simulated here, and it has a column 'loss'; take that out")
@@ -133,8 +144,7 @@ def _text(table: TableFile, index: int, name: str) -> str:
 
 def _number(table: TableFile, index: int, name: str, control: bool) -> float | None:
     value, kind = table.data[name].iloc[index], NUMBERS[name]
-    nullable = name in NULLABLE and (name != "params" or "flops_per_token" in table.columns)
-    if nullable and (value is None or (isinstance(value, float) and math.isnan(value))):
+    if name in NULLABLE and (value is None or (isinstance(value, float) and math.isnan(value))):
         return None
     if value is None:
         raise UserError(f"{table.place(index, name)}: empty; expected {kind.expected}")

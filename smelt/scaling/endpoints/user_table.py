@@ -18,7 +18,9 @@ from smelt.errors import UserError, command
 from smelt.job import read_job
 from smelt.labels import CONTROL, RUN_KEYS, labelled_sparsity
 from smelt.scaling.endpoints import columns as user_columns
+from smelt.scaling.endpoints import cross_checks, diverged
 from smelt.scaling.endpoints.columns import Values
+from smelt.scaling.endpoints.parameters import flops_of
 from smelt.scaling.endpoints.table import ENDPOINTS
 from smelt.scaling.settings import Settings as FitSettings
 from smelt.user_files.table import TableFile, check_columns, frame_table, read_table_file
@@ -26,7 +28,6 @@ from smelt.user_files.table import TableFile, check_columns, frame_table, read_t
 SAME_SPARSITY = 1.25  # factor of 1 - S between neighbours, up to which they have one label
 ABOUT = 1.5  # factor of 1 - S, up to which a label's percentage may differ from S
 REFERENCE = "baseline"  # where several architectures are there and none is named
-PER_PARAMETER = 6  # training FLOPs of a parameter on a token
 WHOLE = ("tokens", "params", "seed", "branch_step", "active_params", "looped_params", "visits")
 
 
@@ -43,6 +44,7 @@ class EndpointTable(NamedTuple):
     rows: list[dict[str, Any]]  # as ENDPOINTS, without a loss where it has none
     s_convention: str
     sparsity_values: dict[str, float]  # S of each label, at which frontiers are compared
+    warnings: tuple[str, ...] = ()  # what is unlikely, and not refused
 
 
 def read(path: Path, convention: str = "baseline", losses: bool = True) -> EndpointTable:
@@ -79,17 +81,23 @@ def _checked(table: TableFile, convention: str, losses: bool) -> EndpointTable:
     values = user_columns.parsed(table, losses)
     sparsities, stated = _sparsities(table, values, convention)
     labels, points = _labels(table, values, sparsities)
-    scales = _scales(table, values, sparsities, labels)
-    flops = values.get("flops_per_token") or [PER_PARAMETER * number for number in values["params"]]
+    flops, counted = values.get("flops_per_token"), None
+    if flops is None:
+        flops, counted = flops_of(table, values, sparsities)
+    scales = _scales(table, values, flops, sparsities, labels)
     columns = {name: column for name, column in values.items() if name not in ("cell", "S")}
     if _named(values):
         columns.setdefault("S_nominal", [labelled_sparsity(label) for label in labels])
     columns |= {"flops_per_token": flops, "S": sparsities, "scale": scales, "sparsity": labels}
-    columns["source"] = [_source(values, index) for index in range(len(table.data))]
+    said = values.get("source") or ["own endpoints"] * len(table.data)
+    columns["source"] = [f"{one}; {how}" for one, how in zip(said, counted, strict=True)] if counted else said
     rows = [_row({name: column[index] for name, column in columns.items()}) for index in range(len(table.data))]
     endpoints = tables.from_rows(rows, ENDPOINTS)
     _check_rows(table, endpoints)
-    return EndpointTable(tables.rows(_numbered(endpoints)), stated, points)
+    if mistakes := cross_checks.mistakes(endpoints, table.place):
+        raise UserError("\n".join(mistakes))
+    warnings = [*cross_checks.warnings(endpoints), *(diverged.warnings(endpoints) if losses else [])]
+    return EndpointTable(tables.rows(_numbered(endpoints)), stated, points, tuple(warnings))
 
 
 def _row(known: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,12 +105,6 @@ def _row(known: Mapping[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {**dict.fromkeys(ENDPOINTS.names), "seed": 0, **known}
     row |= {name: round(row[name]) for name in WHOLE if row[name] is not None}
     return row | {"training_flops": row["flops_per_token"] * row["tokens"]}
-
-
-def _source(values: Values, index: int) -> str:
-    """Where a row comes from, and how its F was found."""
-    said = values["source"][index] if "source" in values else "own endpoints"
-    return said if "flops_per_token" in values else f"{said}; F = {PER_PARAMETER} FLOPs per parameter and token"
 
 
 def _named(values: Values) -> list[str]:
@@ -177,7 +179,9 @@ def _split(cell: str) -> tuple[str, str] | None:
     return (scale, label) if scale and labelled_sparsity(label) is not None else None
 
 
-def _scales(table: TableFile, values: Values, sparsities: Sequence[float], labels: Sequence[str]) -> list[str]:
+def _scales(
+    table: TableFile, values: Values, flops: Sequence[float], sparsities: Sequence[float], labels: Sequence[str]
+) -> list[str]:
     """The scale of each row, which with its sparsity makes its cell."""
     if "scale" in values and "cell" in values:
         raise UserError(f"{table.path}: both columns 'cell' and 'scale'; give one of them")
@@ -191,7 +195,7 @@ def _scales(table: TableFile, values: Values, sparsities: Sequence[float], label
             f"{table.path}: the column 'cell' is missing; with several architectures ({', '.join(names)}) it says "
             "which endpoints belong together: one label for both sides of a comparison, as 100M-S85"
         )
-    return _user_cells(values.get("flops_per_token") or values["params"], sparsities, labels)
+    return _user_cells(flops, sparsities, labels)
 
 
 def _check_cells(table: TableFile, cells: Sequence[str], labels: Sequence[str]) -> list[str]:
@@ -255,6 +259,8 @@ def main(argv: Sequence[str]) -> None:
     job = read_job("smelt.scaling.endpoints.user_table", __doc__, argv, Settings, ["table"], ["out"])
     endpoints = read(job.path("table"), job.settings.s_convention)
     job.write("out", artifacts.table(endpoints.rows, ENDPOINTS))
+    for line in endpoints.warnings:
+        print(f"warning: {line}")
     print(f"{len(endpoints.rows)} endpoints of {job.path('table')}, S convention: {endpoints.s_convention}")
 
 

@@ -86,13 +86,13 @@ def test_a_byte_order_mark_blanks_and_empty_lines_at_the_end_do_no_harm(tmp_path
     assert read(tmp_path, content) == read(tmp_path, text())
 
 
-def test_params_alone_mean_six_flops_each_and_every_row_says_so(tmp_path: Path) -> None:
-    rows = [row | {"params": row["flops_per_token"] / 6} for row in ROWS]
-    given = read(tmp_path, text(rows, [*NEEDED[:2], "params", *NEEDED[3:], "source"]))
+def test_active_params_alone_mean_six_flops_each_and_every_row_says_so(tmp_path: Path) -> None:
+    rows = [row | {"active_params": round(row["flops_per_token"] / 6)} for row in ROWS]
+    given = read(tmp_path, text(rows, [*NEEDED[:2], "active_params", *NEEDED[3:], "source"]))
     assert given.rows[0]["flops_per_token"] == pytest.approx(ROWS[0]["flops_per_token"])
-    assert {row["source"] for row in given.rows} == {"trained; F = 6 FLOPs per parameter and token"}
-    both = read(tmp_path, text(rows, [*NEEDED, "params"]))
-    assert both.rows[0]["params"] == round(ROWS[0]["flops_per_token"] / 6)
+    assert {row["source"] for row in given.rows} == {"trained; F = 6 FLOPs per active parameter and token"}
+    both = read(tmp_path, text(rows, [*NEEDED, "active_params"]))
+    assert both.rows[0]["active_params"] == round(ROWS[0]["flops_per_token"] / 6)
     assert both.rows[0]["source"] == "own endpoints"
 
 
