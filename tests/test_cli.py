@@ -63,6 +63,21 @@ def test_gains_of_a_file(capsys):
     assert [row.split()[2] for row in rows[1:4]] == ["S85", "S95", "S97"]
 
 
+def test_a_doubtful_loss_is_a_warning(capsys, tmp_path):
+    lines = EXAMPLE.read_text().splitlines()
+    columns = lines[-1].split(",")
+    columns[5] = "11.0"
+    (tmp_path / "endpoints.csv").write_text("\n".join([*lines[:-1], ",".join(columns)]) + "\n")
+    (tmp_path / "mine.yaml").write_text("name: mine\nendpoints: endpoints.csv\n")
+    said = "warning: smelt 1.6B S97, seed 0: 1 of 6 losses (up to 11) are over 1.25 times those of a smaller training"
+    cli.main(["check", str(tmp_path / "mine.yaml")])
+    assert said in capsys.readouterr().out
+    cli.main(["fit", str(tmp_path / "endpoints.csv"), "--budget", "1e20", "--draws", "40"])
+    out = capsys.readouterr().out
+    assert said in out
+    assert "smelt: outlying endpoints, 1 of 6 in 1.6B S97 (loss 11, expected 1.661)" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -116,7 +116,7 @@ class Analysis:
 
     def coefficients(self) -> pd.DataFrame:
         """One row an architecture: the columns of tables/coefficients.csv."""
-        rows = [coefficient_row(name, fit, self.settings) for name, fit in self.fits.items()]
+        rows = [coefficient_row(name, fit, self.settings, self.points) for name, fit in self.fits.items()]
         return tables.from_rows(rows, coefficients_schema(SURFACES[self.settings.surface]))
 
     def gains(self) -> pd.DataFrame:

@@ -22,6 +22,7 @@ from smelt.scaling.endpoints.table import ENDPOINTS, read_points
 from smelt.scaling.fitting import point_fit, refit, resampling
 from smelt.scaling.fitting.draws import coefficients_schema, draws_schema, without_schema
 from smelt.scaling.fitting.intervals import Draws, support
+from smelt.scaling.fitting.outliers import outlying
 from smelt.scaling.settings import Settings
 from smelt.statistics import jackknife_interval
 from smelt.surfaces.catalogue import SURFACES, Design, Surface
@@ -136,8 +137,8 @@ def _shortage(points: Points, design: Design) -> str:
     )
 
 
-def coefficient_row(name: str, fitted: Fitted, settings: Settings) -> dict[str, Any]:
-    """The row of an architecture: values, intervals, certificate, reason."""
+def coefficient_row(name: str, fitted: Fitted, settings: Settings, points: Mapping[str, Points]) -> dict[str, Any]:
+    """The row of an architecture: values, intervals, certificate, reason; `points` are those of all architectures."""
     surface, fit = fitted.design.surface, fitted.fit
     row: dict[str, Any] = dict.fromkeys(coefficients_schema(surface).names)
     row |= {"architecture": name, "endpoints": fitted.design.size, "draws": 0, "reason": fitted.reason or None}
@@ -156,7 +157,9 @@ def coefficient_row(name: str, fitted: Fitted, settings: Settings) -> dict[str, 
     row["draws"] = usable.count
     row["gamma_jackknife_low"], row["gamma_jackknife_high"] = _jackknife(fitted)
     narrow = resampling.NARROW.get(settings.resample, "")
-    row["reason"] = "; ".join(filter(None, (fitted.reason, narrow, *usable.caveats))) or None
+    without = dict(zip(cells_of(points), fitted.without.draws.values, strict=True))
+    far = outlying(points[name], surface, fit.values, without)
+    row["reason"] = "; ".join(filter(None, (fitted.reason, *far, narrow, *usable.caveats))) or None
     return row
 
 
@@ -220,7 +223,7 @@ def main(argv: Sequence[str]) -> None:
     job = read_job("smelt.scaling.fitting.fit", __doc__, argv, Settings, ["endpoints"], writes)
     points = read_points(job.path("endpoints"), job.settings)
     fits, surface = fit_surfaces(points, job.settings), SURFACES[job.settings.surface]
-    rows = [coefficient_row(name, fitted, job.settings) for name, fitted in fits.items()]
+    rows = [coefficient_row(name, fitted, job.settings, points) for name, fitted in fits.items()]
     residuals = residual_rows(tables.read(job.path("endpoints")), points, fits)
     job.write("coefficients", artifacts.table(rows, coefficients_schema(surface)))
     job.write("draws", tables.to_arrow(draw_rows(fits), draws_schema(surface)))

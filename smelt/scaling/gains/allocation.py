@@ -61,7 +61,7 @@ def allocation_row(frontier_: Frontier, budget: float) -> dict[str, Any]:
         with np.errstate(all="ignore"):  # of the draws that are not used
             ratios = frontier.tokens_per_parameter(frontier_.drawn, budget)
         row["tpp_low"], row["tpp_high"] = frontier_.usable.interval(ratios)
-        reasons = frontier_.usable.caveats
+        reasons = [*frontier_.surface.outlying, *frontier_.usable.caveats]
     row["reason"] = sentence(reasons)
     return row
 

@@ -17,7 +17,9 @@ from smelt.errors import UserError
 from smelt.labels import Cell
 from smelt.scaling.fitting.draws import read_coefficients, read_draws, values_of
 from smelt.scaling.fitting.intervals import Draws, UsableDraws, support
+from smelt.scaling.fitting.outliers import outlying
 from smelt.scaling.fitting.resampling import NARROW
+from smelt.scaling.gains.sides import differing
 from smelt.scaling.settings import Settings
 from smelt.surfaces import frontier
 from smelt.surfaces.catalogue import SURFACES, Surface
@@ -54,6 +56,12 @@ class FittedSurface:
     def bounds(self) -> str:
         """The coefficients on a bound, in a reason."""
         return " and ".join(self.at_bound.split())
+
+    @functools.cached_property
+    def outlying(self) -> list[str]:
+        """Which endpoints lie far off the surface; empty where none does."""
+        without = {} if self.without is None else dict(zip(self.cells, self.without.values, strict=True))
+        return outlying(self.points, self.surface, self.values, without)
 
     @property
     def caveats(self) -> list[str]:
@@ -277,6 +285,7 @@ def cells_left_out(path: Path) -> list[Cell]:
 def pairing(target: FittedSurface, reference: FittedSurface, settings: Settings) -> tuple[list[str], list[str]]:
     """What makes the intervals of a comparison doubtful, and what a reader should know of them."""
     narrow = [NARROW[settings.resample]] if settings.resample in NARROW else []
+    narrow += endpoints_doubtful_because(target, reference)
     cells, reference_cells = set(target.points.cells), set(reference.points.cells)
     if not cells & reference_cells:
         unpaired = f"{target.name} and {reference.name} have no cell in common, so their draws are not paired"
@@ -284,6 +293,15 @@ def pairing(target: FittedSurface, reference: FittedSurface, settings: Settings)
     if count := len(cells ^ reference_cells):
         return narrow, [f"cells that {target.name} and {reference.name} do not share, and that are not paired: {count}"]
     return narrow, []
+
+
+def endpoints_doubtful_because(target: FittedSurface, reference: FittedSurface) -> list[str]:
+    """Why no sign is established whatever the intervals say: what is wrong with the endpoints of either side."""
+    wrong = [*target.outlying, *reference.outlying]
+    there = set(reference.points.sparsity.tolist())
+    if not there & set(target.points.sparsity.tolist()):
+        wrong.append(f"{target.name} has no endpoint at {', '.join(sorted(there))}")
+    return [*wrong, *differing(target.points, reference.points)]
 
 
 def sentence(notes: Sequence[str]) -> str | None:
