@@ -73,6 +73,23 @@ def test_another_surface_is_a_choice():
     assert len(set(gains.values())) == 1
 
 
+def test_a_dense_model_is_compared_with_a_sparse_one_by_scale():
+    """A label without a percentage makes pairs of them; by the default labels nothing pairs them, and that is said."""
+    data = pd.read_csv(EXAMPLE).query("cell.str.endswith('S85')").drop(columns="source")
+    data["S"] = data["S"].mask(data["architecture"] == "baseline", 0.0)
+    scales = data["cell"].str.removesuffix("-S85")
+    paired = analysis.fit(data.drop(columns="cell").assign(scale=scales, sparsity="paired"), draws=40)
+    assert all(row["gain"] is not None for row in tables.rows(paired.gains()))
+    assert not any("paired" in (row["reason"] or "") for row in tables.rows(paired.gains()))
+    apart = data.drop(columns="cell").assign(
+        scale=scales, sparsity=data["architecture"].map({"baseline": "S0", "smelt": "S85"})
+    )
+    gains = analysis.fit(apart, draws=40, fit_sparsities=("S0", "S85")).gains()
+    for row in tables.rows(gains):
+        assert not row["resolved"]
+        assert "smelt has no endpoint at S0" in row["reason"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -83,7 +83,7 @@ def select_points(data: pd.DataFrame, path: str | Path, settings: Settings, s_co
     if used.empty:
         raise UserError(f"{path}: no endpoint is left to fit; lower scaling.skip_branches or extend fit_sparsities")
     names = sorted(used["architecture"].unique(), key=lambda name: (name != settings.reference, name))
-    _check_reference(used, path, settings.reference)
+    _check_reference(data, used, path, settings.reference, settings.fit_sparsities)
     return {name: _points(used[used["architecture"] == name], name, s_column) for name in names}
 
 
@@ -101,13 +101,31 @@ def select_sparsities(data: pd.DataFrame, path: str | Path, reference: str, labe
             raise UserError(f"scaling.fit_sparsities: {path} has no {label!r} but {known}")
     used = data.reset_index(drop=True)
     used = used[used["sparsity"].isin(wanted)]
-    _check_reference(used, path, reference)
+    _check_reference(data, used, path, reference, labels)
     return used
 
 
-def _check_reference(data: pd.DataFrame, path: str | Path, reference: str) -> None:
-    if not (data["architecture"] == reference).any():
-        raise UserError(f"{path}: no endpoint of the reference architecture {reference!r}")
+def _check_reference(
+    data: pd.DataFrame, used: pd.DataFrame, path: str | Path, reference: str, labels: Sequence[str]
+) -> None:
+    """Raise UserError where no endpoint of the reference is left to compare with, and say what to set."""
+    if (used["architecture"] == reference).any():
+        return
+    none = f"{path}: no endpoint of the reference architecture {reference!r}"
+    there = sorted(data.loc[data["architecture"] == reference, "sparsity"].unique())
+    if not there:
+        raise UserError(none)
+    if labels or CONTROL not in there:
+        raise UserError(
+            f"{none} is left to fit; all are at {', '.join(there)}: extend scaling.fit_sparsities, or lower "
+            "scaling.skip_branches"
+        )
+    raise UserError(
+        f"{path}: all endpoints of the reference {reference!r} are at {CONTROL}, which is not fitted by default; to "
+        "pair dense models with sparse ones by scale, give both one label without a percentage in the column "
+        f"'sparsity', such as paired; or set scaling.fit_sparsities: [{', '.join(sorted(data['sparsity'].unique()))}], "
+        "without pairs"
+    )
 
 
 def branch_ranks(data: pd.DataFrame) -> pd.Series:

@@ -73,6 +73,34 @@ def test_what_cannot_be_fitted(tmp_path: Path, changes: dict[str, Any], words: s
         read(tmp_path, endpoint_rows(), **changes)
 
 
+def dense_and_sparse(sparsities: dict[str, str]) -> list[dict[str, Any]]:
+    """The baseline dense, smelt at S85, with these labels of their sparsity."""
+    return [
+        row | {"sparsity": sparsities[row["architecture"]], "S": 0.0 if row["architecture"] == "baseline" else row["S"]}
+        for row in endpoint_rows()
+        if row["sparsity"] == "S85"
+    ]
+
+
+def test_a_dense_reference_is_paired_by_a_common_label(tmp_path: Path) -> None:
+    """Where it has the label S0 it is not fitted by default, and the error says what to set."""
+    values = {"S0": 0.0, "S85": 0.85, "paired": 0.4}
+    apart, paired = (
+        dense_and_sparse(labels)
+        for labels in ({"baseline": "S0", "smelt": "S85"}, {"baseline": "paired", "smelt": "paired"})
+    )
+    with pytest.raises(
+        UserError, match=r"'baseline' are at S0, .* such as paired; or set .*fit_sparsities: \[S0, S85\]"
+    ):
+        read(tmp_path, apart, sparsity_values=values)
+    assert list(read(tmp_path, apart, sparsity_values=values, fit_sparsities=("S0", "S85"))) == ["baseline", "smelt"]
+    found = read(tmp_path, paired, sparsity_values=values)
+    assert set(found["baseline"].cells) == set(found["smelt"].cells)
+    elsewhere = [row for row in endpoint_rows() if row["architecture"] == "smelt" or row["sparsity"] == "S95"]
+    with pytest.raises(UserError, match=r"'baseline' is left to fit; all are at S95: extend scaling\.fit_sparsities"):
+        read(tmp_path, elsewhere, fit_sparsities=("S85",))
+
+
 def test_nothing_here_loads_torch() -> None:
     modules = "smelt.scaling.endpoints.collect, smelt.scaling.endpoints.user_table, smelt.scaling.endpoints.simulate"
     modules += ", smelt.scaling.fitting.fit, smelt.scaling.gains.gain"
