@@ -17,7 +17,8 @@ COEFFICIENTS = {  # E, A, K, a, b, c: the table of arXiv 2609.01343
     "smelt": (1.4493, 1.963e3, 5.264e6, 0.3892, 0.1460, 0.7011),
 }
 FLOPS = {"100M": 6.4e8, "200M": 1.33e9, "600M": 4.2e9, "1.6B": 1.02e10}
-VALUES = {"S85": 0.85, "S95": 0.95, "S97": 0.97}
+SPARSITIES = ("S85", "S95", "S97")
+VALUES = {label: float(label[1:]) / 100 for label in ("S50", "S60", "S70", "S80", "S85", "S90", "S95", "S97", "S98")}
 TOKENS = tuple(int(1e9 * value) for value in (20.5, 31.0, 62.4, 114.9, 167.3, 215.6))
 BUDGETS = (1e20, 1e21, 1e22)
 DRAWS = 2000
@@ -44,7 +45,7 @@ def frontier_loss(surface: Sequence[float], compute: float, sparsity: float) -> 
 
 def stage(
     scales: Sequence[str] = tuple(FLOPS),
-    sparsities: Sequence[str] = tuple(VALUES),
+    sparsities: Sequence[str] = SPARSITIES,
     names: Sequence[str] = ("baseline", "smelt"),
     source: str = "trained",
     noise: float = 0.006,

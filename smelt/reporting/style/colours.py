@@ -14,7 +14,7 @@ from matplotlib.colors import to_hex
 
 # Okabe and Ito's palette without its yellow, which is too pale for lines on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "d", "h")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1, 1, 1)), (0, (1, 1)))
 REFERENCE_DASH = (0, (4, 2))
 SHADE = "0.93"
@@ -41,8 +41,9 @@ def by_label(labels: Sequence[str]) -> dict[str, str]:
 
 
 def markers(labels: Sequence[str]) -> dict[str, str]:
-    """A marker for each label, in order."""
-    return {label: MARKERS[place % len(MARKERS)] for place, label in enumerate(labels)}
+    """A marker for each label, in order, its own; where the shapes run out, the label's number."""
+    numbered = [f"${place}$" for place in range(len(MARKERS) + 1, len(labels) + 1)]
+    return dict(zip(labels, [*MARKERS, *numbered], strict=False))
 
 
 def architecture_style(architectures: Sequence[str], reference: str) -> dict[str, Callable[[str], dict[str, Any]]]:

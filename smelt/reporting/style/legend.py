@@ -16,7 +16,7 @@ from smelt.reporting.style.labels import About
 
 LEGEND = 0.97  # of the page's width that a legend may take
 FOOTER = 125  # letters in a line of the footer
-MOST_KEYS = 8  # labels of one kind that a legend names; of more, some stand for all
+MOST_KEYS = 8  # labels on a scale of colours that a legend names; of more, some stand for all
 
 Entry = Line2D | Patch | tuple[Patch, Line2D]  # of a legend
 
@@ -27,9 +27,14 @@ def key(label: str, **style: Any) -> Line2D:
 
 
 def keys(labels: Sequence[str], style: Callable[[str], dict[str, Any]]) -> list[Line2D]:
-    """An entry for each label; of many labels, entries for some, evenly spaced."""
+    """An entry for each label."""
+    return [key(label, **style(label)) for label in labels]
+
+
+def some_keys(labels: Sequence[str], style: Callable[[str], dict[str, Any]]) -> list[Line2D]:
+    """An entry for each label on a scale of colours; of many labels, entries for some, evenly spaced."""
     if len(labels) <= MOST_KEYS:
-        return [key(label, **style(label)) for label in labels]
+        return keys(labels, style)
     places = sorted({round(place) for place in np.linspace(0, len(labels) - 1, 5)})
     return [key(_short(labels[place]), **style(labels[place])) for place in places]
 

@@ -18,7 +18,7 @@ from smelt.reporting.figures.scaling import draw, iso_loss_gain, surfaces
 from smelt.reporting.style import gains, page
 from smelt.reporting.style.labels import About, about, simulation
 from smelt.tables import from_arrow
-from tests.reporting.closed_form import BUDGETS, Row, frames, stage, typed, write
+from tests.reporting.closed_form import BUDGETS, VALUES, Row, frames, stage, typed, write
 
 SPEC = {"study": "paper", "reference": "baseline"}
 KINDS = ("pdf", "png", "svg")
@@ -193,6 +193,16 @@ def test_points_at_or_below_E_are_counted_not_dropped_in_silence() -> None:
     read["residuals"][0]["loss"] = 1.4
     figure = drawn(read, "reducible_loss")
     assert any("1 at or below E not shown" in text for text in texts_on_the_page(figure))
+    plt.close("all")
+
+
+@pytest.mark.parametrize("name", ["surfaces", "reducible_loss"])
+def test_each_of_nine_sparsities_has_its_marker_and_stands_in_the_legend(name: str) -> None:
+    figure = drawn(stage(sparsities=tuple(VALUES)), name)
+    (legend,) = figure.legends
+    assert sorted(text.get_text() for text in legend.get_texts() if text.get_text() in VALUES) == sorted(VALUES)
+    lines = [line for axis in figure.axes for line in axis.lines]
+    assert len({line.get_marker() for line in lines} - {"None", ""}) == len(VALUES)
     plt.close("all")
 
 

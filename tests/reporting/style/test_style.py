@@ -21,6 +21,23 @@ def test_colours_are_distinct_and_labels_in_order() -> None:
     assert len(set(many.values())) == 30
 
 
+def test_every_label_has_its_own_marker_and_stands_in_the_legend() -> None:
+    labels = [f"S{place}" for place in range(40)]
+    marker_of = colours.markers(labels)
+    assert len(set(marker_of.values())) == 40
+    assert [marker_of[labels[place]] for place in (0, 13, 39)] == ["o", "$14$", "$40$"]
+    figure, (axis,) = page.panels(1)
+    for label in labels:
+        axis.plot([1], [1], marker=marker_of[label])
+    entries = legend.keys(labels, lambda label: {"marker": marker_of[label]})
+    assert [entry.get_label() for entry in entries] == labels
+    figure.canvas.draw()
+    drawn = [str(marker) for marker in (line.get_marker() for line in axis.lines)]
+    assert drawn == list(marker_of.values())
+    assert len(legend.some_keys(labels, lambda label: {"color": "0.5"})) == 5
+    plt.close("all")
+
+
 def test_a_legend_fits_the_page_and_reads_by_rows() -> None:
     figure, _ = page.panels(1)
     legend.legend(figure, [legend.key(f"{place} of a legend's many entries", marker="o") for place in range(9)])

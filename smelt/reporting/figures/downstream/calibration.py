@@ -84,7 +84,7 @@ def _of_metrics(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _words(figure: Figure, read: Mapping[str, pd.DataFrame], points: pd.DataFrame, look: Look, study: str) -> None:
     """Legend and footer."""
-    entries = legend.keys(look.scales, lambda scale: {"color": look.colour_of[scale], "linewidth": 3})
+    entries = legend.some_keys(look.scales, lambda scale: {"color": look.colour_of[scale], "linewidth": 3})
     entries += [legend.key(name, linestyle="none", **look.point(name)) for name in look.names]
     entries.append(legend.key(f"curve of {look.names[0]}", color=LINE, linestyle=colours.REFERENCE_DASH))
     simulated = simulation(read["endpoints"])

@@ -170,7 +170,7 @@ def _legend(figure: Figure, shown: Sequence[Shown], endpoints: pd.DataFrame, loo
     colour_of, marks = colours.by_label(look.scales), colours.markers(look.names)
     styles = colours.architecture_style(look.names, look.reference)
     entries: list[legend.Entry | None] = []
-    entries += legend.keys(look.scales, lambda scale: {"color": colour_of[scale], "linewidth": 3})
+    entries += legend.some_keys(look.scales, lambda scale: {"color": colour_of[scale], "linewidth": 3})
     entries.append(None)
     if len(endpoints):
         entries += [legend.key(name, marker=marks[name], **styles[name]("0.25")) for name in look.names]

@@ -29,7 +29,7 @@ def draw(endpoints: pd.DataFrame, about: About) -> Figure:
         axis.set_ylabel("held-out loss (nats per token)")
     log_axes.outer(axes, 3)
     entries: list[legend.Entry | None] = []
-    entries += legend.keys(scales, lambda scale: {"color": colour_of[scale], "linewidth": 3})
+    entries += legend.some_keys(scales, lambda scale: {"color": colour_of[scale], "linewidth": 3})
     entries += [None, *(legend.key(name, marker=marker_of[name], **looks[name]("0.25")) for name in names)]
     legend.finish(figure, entries, about, counted(endpoints, names))
     return figure

@@ -39,7 +39,7 @@ def draw(residuals: pd.DataFrame, coefficients: Mapping[str, Row], about: About)
         text = f"E = {row['E']:.4g} nats{bound}\nRMSE {spread} nats"
         messages.note(axis, text + (f"\n{hidden} at or below E not shown" if hidden else ""))
     entries: list[legend.Entry | None] = [
-        *legend.keys(scales, lambda scale: {"color": colour_of[scale], "linewidth": 3})
+        *legend.some_keys(scales, lambda scale: {"color": colour_of[scale], "linewidth": 3})
     ]
     mark = {"color": "0.25", "linestyle": "none", "markerfacecolor": "none"}
     entries += [None, *legend.keys(sparsities, lambda label: mark | {"marker": marker_of[label]})]

@@ -45,7 +45,7 @@ def draw(residuals: pd.DataFrame, endpoints: pd.DataFrame, coefficients: Mapping
             _nothing(below, coefficients[name]["reason"], not residuals.empty)
     _axes(pairs, drawn, _reach(residuals, coefficients) / unit, None if residuals.empty else unit)
     entries: list[legend.Entry | None] = []
-    entries += legend.keys(labels[0], lambda label: {"color": colour_of[label], "linewidth": 3})
+    entries += legend.some_keys(labels[0], lambda label: {"color": colour_of[label], "linewidth": 3})
     mark = {"color": "0.25", "linestyle": "none", "markerfacecolor": "none"}
     entries += [None, *legend.keys(labels[1], lambda label: mark | {"marker": marker_of[label]})]
     if not residuals.empty:
