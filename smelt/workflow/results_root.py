@@ -12,7 +12,11 @@ RECORD = "study"  # file in a results root: the path of the study that it belong
 
 
 def check_root(study: Study) -> None:
-    """Raise UserError where the study's results root is that of a study of config/, or holds another one's results."""
+    """Raise UserError where the study's results root is no folder, or belongs to another study.
+
+    It belongs to another where a study of config/ has this name, or where it holds another's results.
+    """
+    _check_folder(Path(study.root))
     shipped = CONFIG / f"{study.name}.yaml"
     if shipped.is_file() and is_study(shipped) and study.path.resolve() != shipped.resolve():
         raise UserError(
@@ -33,6 +37,17 @@ def claim_root(study: Study) -> None:
     if _recorded(study) != _identity(study):
         with replacing(Path(study.root, RECORD)) as temporary:
             temporary.write_text(_identity(study) + "\n", encoding="utf-8")
+
+
+def _check_folder(root: Path) -> None:
+    """Raise UserError where the results root, or a folder above it, cannot be one."""
+    for folder in (*reversed(root.parents), root):
+        if folder.is_symlink() and not folder.exists():
+            raise UserError(
+                f"{folder} is a link to {folder.readlink()}, which does not exist; make that folder, or delete the link"
+            )
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"{folder} is no folder, and the results of the study go there; move it away")
 
 
 def _recorded(study: Study) -> str:

@@ -72,6 +72,29 @@ def test_a_root_refuses_another_study_of_the_same_name(copied):
         results_root.claim_root(other)
 
 
+def test_a_root_that_is_no_folder_is_one_error(copied, tmp_path):
+    mine, results = copied("mine.yaml"), tmp_path / "results"
+    results.symlink_to("elsewhere")
+    with pytest.raises(UserError, match=r"^results is a link to elsewhere, which does not exist; make that folder, or"):
+        results_root.claim_root(mine)
+    results.unlink()
+    results.write_text("a file")
+    with pytest.raises(UserError, match=r"^results is no folder, and the results of the study go there; move it away"):
+        results_root.claim_root(mine)
+    results.unlink()
+    results.mkdir()
+    (results / "mine").write_text("a file")
+    with pytest.raises(UserError, match=r"^results/mine is no folder"):
+        results_root.check_root(mine)
+
+
+def test_a_root_may_be_a_link_to_a_folder(copied, tmp_path):
+    (tmp_path / "large").mkdir()
+    (tmp_path / "results").symlink_to("large")
+    results_root.claim_root(copied("mine.yaml"))
+    assert (tmp_path / "large/mine/study").is_file()
+
+
 @pytest.mark.parametrize("name", ["smoke", "desk"])
 def test_the_name_of_a_study_of_config_is_taken(copied, tmp_path, name):
     """Also before that one has any results, which would go to the same folder."""
