@@ -13,7 +13,7 @@ import hashlib
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from smelt.errors import UserError
 
 T = TypeVar("T")
 PACKAGE = Path(__file__).parent
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # statements that hold a docstring
 
 
 def canonical_json(value: Any) -> str:
@@ -106,8 +107,7 @@ def fingerprint(module: str) -> str:
     """
     if not _source(module).is_file():
         raise ValueError(f"no module {module}")
-    trees = {name: _tree(_source(name)) for name in sorted(_closure(module))}
-    return digest("\n".join(f"{name}\n{ast.unparse(tree)}" for name, tree in trees.items()))[:16]
+    return digest("\n".join(f"{name}\n{_parsed(name).code}" for name in sorted(_closure(module))))[:16]
 
 
 def _source(module: str) -> Path:
@@ -116,35 +116,53 @@ def _source(module: str) -> Path:
     return file if file.is_file() else PACKAGE / relative / "__init__.py"
 
 
+@dataclasses.dataclass(frozen=True)
+class _Module:
+    """What a fingerprint needs of a module: parsed once, although most fingerprints reach the same modules."""
+
+    code: str  # without comments and docstrings
+    imports: tuple[str, ...]  # modules of this package that it imports, at any depth, and its parent package
+
+
 @functools.cache
-def _tree(source: Path) -> ast.Module:
-    tree = ast.parse(source.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        if ast.get_docstring(node, clean=False) is not None:
+def _parsed(module: str) -> _Module:
+    tree = ast.parse(_source(module).read_text(encoding="utf-8"))
+    # Importing a module runs its parent packages first.
+    names = [module.rpartition(".")[0]] if "." in module else []
+    for node in _statements(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names if alias.name.split(".")[0] == "smelt"]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "smelt":
+            names += [str(node.module)] + [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-    for node in ast.walk(tree):
-        # Of `setting(meaning, default, bounds ...)` only the default is used by a job.
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setting":
-            node.args, node.keywords = node.args[1:], []
-    return tree
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):
+            _keep_default(node.value)
+    return _Module(ast.unparse(tree), tuple(name for name in dict.fromkeys(names) if _source(name).is_file()))
+
+
+def _keep_default(call: ast.Call) -> None:
+    """Of a field's `setting(meaning, default, bounds ...)` keep the default, which is all that a job uses."""
+    if isinstance(call.func, ast.Name) and call.func.id == "setting":
+        call.args, call.keywords = call.args[1:], []
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all statements inside; expressions, which hold neither import nor docstring, are left out."""
+    yield node
+    for field in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for child in getattr(node, field, ()):
+            yield from _statements(child)
 
 
 def _closure(module: str) -> set[str]:
+    """The modules that `module` can reach inside the package, itself included."""
     seen: set[str] = set()
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        if name in seen or not _source(name).is_file():
-            continue
-        seen.add(name)
-        if "." in name:
-            waiting.append(name.rpartition(".")[0])  # importing a module runs its parent packages first
-        for node in ast.walk(_tree(_source(name))):
-            if isinstance(node, ast.Import):
-                waiting += [alias.name for alias in node.names if alias.name.split(".")[0] == "smelt"]
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "smelt":
-                waiting += [str(node.module)] + [f"{node.module}.{alias.name}" for alias in node.names]
+        if name not in seen:
+            seen.add(name)
+            waiting += _parsed(name).imports
     # The package's own version is no code: a release must not rerun anything.
     return seen - {"smelt"}

@@ -157,12 +157,12 @@ def package(tmp_path, monkeypatch):
             assert old in text
             (folder / name).write_text(text.replace(old, new) if old else text)
         spec.fingerprint.cache_clear()
-        spec._tree.cache_clear()
+        spec._parsed.cache_clear()
         return spec.fingerprint("smelt.stage.job")
 
     yield fingerprint
     spec.fingerprint.cache_clear()
-    spec._tree.cache_clear()
+    spec._parsed.cache_clear()
 
 
 @pytest.mark.parametrize(
