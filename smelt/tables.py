@@ -67,9 +67,16 @@ def rows(data: pd.DataFrame) -> list[dict[str, Any]]:
 
     Grouping, joining and ranking are pandas', not loops over this list.
     """
-    return [
-        {str(name): None if value is pd.NA else value for name, value in row.items()} for row in data.to_dict("records")
-    ]
+    names = [str(name) for name in data.columns]
+    columns = [_plain_values(data.iloc[:, position]) for position in range(len(names))]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _plain_values(column: pd.Series) -> list[Any]:
+    if isinstance(column.dtype, pd.ArrowDtype):  # pandas would look at each value by itself
+        values: list[Any] = pa.array(column).to_pylist()
+        return values
+    return [None if value is pd.NA else value for value in column.tolist()]
 
 
 def write_csv(data: pd.DataFrame, path: str | Path) -> None:

@@ -26,6 +26,8 @@ PART = "last_endpoint"
 Array = NDArray[np.float64]
 Cell = tuple[str, str]  # scale, sparsity
 Run = tuple[str, str, str, int]  # architecture, scale, sparsity, seed of the training
+Columns = Mapping[str, Array]  # CURVE_COLUMNS of one run, task and number of shots, each (evaluation seeds,)
+CURVE_COLUMNS = ("evaluation_seed", "score", *aggregation.Prompts._fields)
 SWEEP = pa.schema(
     [
         field("architecture", pa.string(), "execution plan"),
@@ -110,31 +112,32 @@ def curves(scores: pd.DataFrame, found: Sequence[Member]) -> dict[Run, dict[str,
     """The curves of each run, of tasks and averages, by name."""
     seeds = scores["evaluation_seed"].fillna(item_metrics.ZERO_SHOT)
     ordered = scores.assign(evaluation_seed=seeds).sort_values("evaluation_seed", kind="stable")
-    by_run = {}
-    for run, rows in ordered.groupby(list(RUN_KEYS), sort=False):
-        by_task = {
-            name: {int(part["shots"].iloc[0]): part for _, part in of_task.groupby("shots", sort=True)}
-            for name, of_task in rows.groupby("task", sort=False)
-        }
-        by_run[run] = {one.name: _curve([by_task[name] for name in one.tasks]) for one in found if one.tasks}
-    return {run: by_run[run] for run in scores[list(RUN_KEYS)].drop_duplicates().itertuples(index=False, name=None)}
+    columns = {name: tables.numbers(ordered, name) for name in CURVE_COLUMNS}
+    by_run: dict[Run, dict[str, dict[int, Columns]]] = {
+        run: {} for run in scores[list(RUN_KEYS)].drop_duplicates().itertuples(index=False, name=None)
+    }
+    groups: Mapping[Any, Any] = ordered.groupby([*RUN_KEYS, "task", "shots"], sort=False).indices
+    for (*run, task, shots), positions in groups.items():
+        part = {name: values[positions] for name, values in columns.items()}
+        by_run[run[0], run[1], run[2], run[3]].setdefault(task, {})[int(shots)] = part
+    return {
+        run: {member.name: _curve([by_task[name] for name in member.tasks]) for member in found if member.tasks}
+        for run, by_task in by_run.items()
+    }
 
 
-def _curve(tasks: Sequence[Mapping[int, pd.DataFrame]]) -> Curve:
-    """Mean over tasks at the shots that all of them have, seed by seed; each table is sorted by evaluation seed."""
-    shared = sorted(set.intersection(*(set(one) for one in tasks)))
+def _curve(tasks: Sequence[Mapping[int, Columns]]) -> Curve:
+    """Mean over tasks at the shots that all of them have, seed by seed; the rows are sorted by evaluation seed."""
+    shared = sorted(set.intersection(*(set(by_shots) for by_shots in tasks)))
     scores, seeds, prompts = {}, {}, {}
     for shots in shared:
-        parts = [one[shots] for one in tasks]
-        columns = [tables.numbers(part, "score") for part in parts]
+        parts = [by_shots[shots] for by_shots in tasks]
         # Where some tasks draw demonstrations and others do not, the one value of the latter stands in each seed.
-        scores[shots] = np.mean(np.stack(np.broadcast_arrays(*columns)), axis=0)
-        drawn = {seed for part in parts for seed in part["evaluation_seed"]} - {item_metrics.ZERO_SHOT}
+        scores[shots] = np.mean(np.stack(np.broadcast_arrays(*(part["score"] for part in parts))), axis=0)
+        drawn = {seed for part in parts for seed in part["evaluation_seed"].tolist()} - {item_metrics.ZERO_SHOT}
         seeds[shots] = len(drawn)
         fields = aggregation.Prompts._fields
-        prompts[shots] = aggregation.prompts(
-            {name: np.concatenate([tables.numbers(part, name) for part in parts]) for name in fields}
-        )
+        prompts[shots] = aggregation.prompts({name: np.concatenate([part[name] for part in parts]) for name in fields})
     return Curve(scores, seeds, prompts)
 
 

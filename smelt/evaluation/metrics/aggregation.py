@@ -131,46 +131,64 @@ def collect(scores: pd.DataFrame, tasks: Mapping[str, Task]) -> list[Endpoint]:
     different things cannot be compared, and where tasks of an endpoint have different seeds.
     """
     check_alike(scores)
-    return [_endpoint(keys, part, tasks) for keys, part in scores.groupby(list(KEYS), sort=False)]
-
-
-def _endpoint(keys: Sequence[Any], scores: pd.DataFrame, tasks: Mapping[str, Task]) -> Endpoint:
-    """One endpoint from its rows, of which those at each task's own number of shots count."""
-    listed = scores[scores["task"].isin(list(tasks))]
-    at_own_shots = listed[listed["shots"] == listed["task"].map({name: task.shots for name, task in tasks.items()})]
-    rows = tables.rows(at_own_shots)  # in one go: a call for each task takes many times as long
-    by_task: dict[str, dict[int | None, Row]] = {
-        str(name): {rows[position]["evaluation_seed"]: rows[position] for position in positions}
-        for name, positions in at_own_shots.groupby("task", sort=False).indices.items()
-    }
-    others = tuple(name for name in listed["task"].unique() if name not in by_task)
-    return Endpoint(
-        dict(zip(KEYS, keys, strict=True)), {name: by_task[name] for name in tasks if name in by_task}, others
-    )
+    endpoint = scores.groupby(list(KEYS), sort=False).ngroup()
+    listed = scores["task"].isin(list(tasks))
+    own = listed & (scores["shots"] == scores["task"].map({name: task.shots for name, task in tasks.items()}))
+    rows = np.array(tables.rows(scores[own]), dtype=object)  # all in one go: a call for each endpoint takes far longer
+    by_task = [dict[str, dict[int | None, Row]]() for _ in range(endpoint.nunique())]
+    groups: Mapping[Any, Any] = scores[own].groupby([endpoint[own], "task"], sort=False).indices
+    for (number, name), positions in groups.items():
+        by_task[number][name] = {row["evaluation_seed"]: row for row in rows[positions]}
+    scored = scores.loc[listed, "task"].groupby(endpoint[listed]).unique()
+    return [
+        Endpoint(
+            keys,
+            {name: by_task[number][name] for name in tasks if name in by_task[number]},
+            tuple(name for name in scored.get(number, ()) if name not in by_task[number]),
+        )
+        for number, keys in enumerate(tables.rows(scores[list(KEYS)].drop_duplicates()))
+    ]
 
 
 def check_alike(scores: pd.DataFrame) -> None:
     """Raise UserError unless the endpoints of each evaluation set have the same tasks, shots, seeds and items."""
+    if not _are_alike(scores):
+        raise UserError(_first_difference(scores))
+    _check_seeds(scores[scores["evaluation_seed"].notna()])
+
+
+def _are_alike(scores: pd.DataFrame) -> bool:
+    """Whether all that is scored at one endpoint of an evaluation set is scored at each of them."""
+    endpoint = scores.groupby(list(KEYS), sort=False).ngroup()
+    scored = scores.groupby(["part", *SCORED], sort=False, dropna=False).ngroup()
+    pairs = pd.DataFrame({"part": scores["part"], "endpoint": endpoint, "scored": scored}).drop_duplicates()
+    of_part = pairs.groupby("part")["endpoint"].transform("nunique")
+    return bool((pairs.groupby("scored")["endpoint"].transform("nunique") == of_part).all())
+
+
+def _first_difference(scores: pd.DataFrame) -> str:
+    """The message about the first endpoint that is scored on other things than the first of its evaluation set."""
     first: dict[str, tuple[Sequence[Any], set[tuple[Any, ...]]]] = {}
     for keys, rows in scores.groupby(list(KEYS), sort=False):
         scored = set(_plain(rows, SCORED).itertuples(index=False, name=None))
         other, expected = first.setdefault(rows["part"].iloc[0], (keys, scored))
         if scored != expected:
             task, shots, seed, count = min(scored ^ expected, key=str)
-            raise UserError(
+            return (
                 f"task scores, part {rows['part'].iloc[0]}: {task} with {shots} shots, evaluation seed {seed} and "
                 f"{count} items is scored at only one of {_named(other)} and {_named(keys)}; run the evaluation of "
                 "both again"
             )
-    _check_seeds(scores[scores["evaluation_seed"].notna()])
+    raise ValueError("all endpoints are scored alike")
 
 
 def _check_seeds(drawn: pd.DataFrame) -> None:
     """Raise UserError unless all tasks and shots of an evaluation set that draw demonstrations have the same seeds."""
+    distinct = drawn[["part", "task", "shots", "evaluation_seed"]].drop_duplicates()
+    grouped = distinct.groupby(["part", "task", "shots"], sort=False)["evaluation_seed"]
+    seeds_of: Mapping[Any, list[int]] = grouped.agg(sorted).to_dict()
     first: dict[str, tuple[str, list[int]]] = {}
-    for _, rows in drawn.groupby(["part", "task", "shots"], sort=False):
-        part, task = str(rows["part"].iloc[0]), str(rows["task"].iloc[0])
-        seeds = sorted(int(seed) for seed in rows["evaluation_seed"].unique())
+    for (part, task, _), seeds in seeds_of.items():
         other, expected = first.setdefault(part, (task, seeds))
         if seeds != expected:
             raise UserError(
