@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.end_to_end.dry_runs import dry_run
+
 ROOT = Path(__file__).parents[2]
 WORKFLOW = ("Snakefile", "rules", "smelt", "config", "profiles", "envs")
 JOB = re.compile(r"^(?:local)?rule (\w+):$\n((?:^ .*$\n?)*)", re.MULTILINE)
@@ -65,6 +67,8 @@ class Workspace:
 
     def call(self, *arguments: str, study: str = "") -> subprocess.CompletedProcess[str]:
         command, environment = self.command(*arguments, study=study), self.environment()
+        if "--dry-run" in arguments:
+            return dry_run(command[command.index("snakemake") + 1 :], self.folder, environment)
         return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
 
     def finish(self, cores: int = 2) -> str:
