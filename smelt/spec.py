@@ -136,7 +136,7 @@ def _parsed(module: str) -> _Module:
             names += [str(node.module)] + [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
             _keep_default(node.value)
     return _Module(ast.unparse(tree), tuple(name for name in dict.fromkeys(names) if _source(name).is_file()))
 

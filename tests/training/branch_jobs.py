@@ -30,7 +30,7 @@ def at_step(count: int, act: Callable[[Trainer], None]) -> Iterator[list[int]]:
         if now and act is not request_stop:
             act(self)
 
-    Trainer._update = update  # type: ignore[method-assign]
+    Trainer._update = update  # type: ignore[assignment, method-assign]
     try:
         yield steps
     finally:
