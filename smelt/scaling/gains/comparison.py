@@ -60,8 +60,17 @@ class FittedSurface:
     @functools.cached_property
     def outlying(self) -> list[str]:
         """Which endpoints lie far off the surface; empty where none does."""
-        without = {} if self.without is None else dict(zip(self.cells, self.without.values, strict=True))
-        return outlying(self.points, self.surface, self.values, without)
+        return outlying(self.points, self.surface, self.values, self._surfaces_without())
+
+    def _surfaces_without(self) -> dict[Cell, Array]:
+        """The coefficients without each cell, (P,) each, where the other cells determine a surface that falls."""
+        refits = self.without
+        if refits is None:
+            return {}
+        exponents = [self.surface.coefficients.index(name) for name in ("a", "c")]
+        sound = refits.identified & refits.converged & (refits.at_bound == "none")
+        sound = sound & (refits.values[:, exponents] > 0).all(axis=1)
+        return {cell: values for cell, values, kept in zip(self.cells, refits.values, sound, strict=True) if kept}
 
     @property
     def caveats(self) -> list[str]:
