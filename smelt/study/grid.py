@@ -21,6 +21,7 @@ from smelt.study import ablations, recipes, tasks
 from smelt.study.base import Study
 from smelt.study.recipes import Run
 
+SHORTEST_SEGMENT = 16  # tokens; no context is shorter either
 # Messages for keys that only endpoint studies accept.
 ENDPOINTS_ONLY = {
     "reference": "the reference of a grid is its first architecture; take the key out",
@@ -200,8 +201,15 @@ class GridStudy(Study):
                 _check_loop(key, loop, loop.get("layers", scale["layers"]))
 
     def _check_corpus(self) -> None:
-        if self.config["corpus"]["weights"] and not self.config["corpus"]["megabytes"]:
+        corpus = self.config["corpus"]
+        if corpus["weights"] and not corpus["megabytes"]:
             raise UserError("corpus.weights: all text is taken as it is where megabytes is 0; give corpus.megabytes")
+        if corpus["segment_tokens"] and not SHORTEST_SEGMENT <= corpus["segment_tokens"] <= corpus["context"]:
+            raise UserError(
+                f"corpus.segment_tokens: {corpus['segment_tokens']} is no length of a segment in a context of"
+                f" {corpus['context']} tokens; give {SHORTEST_SEGMENT} to {corpus['context']}, or 0 for the whole"
+                " context"
+            )
 
     def _check_grid(self, runs: Mapping[str, Run]) -> None:
         seen: dict[Any, Run] = {}

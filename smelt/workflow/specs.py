@@ -221,7 +221,7 @@ def scoring(study: GridStudy) -> ScoringSettings:
 
 def requests(study: GridStudy, part: str) -> RequestSettings:
     """The requests of an evaluation set, whose job reads `tasks.files` in their order."""
-    choice = tasks.choices(study)[part]
+    choice, corpus = tasks.choices(study)[part], study.config["corpus"]
     return RequestSettings(
         tasks=tuple(tasks.scored(study)),
         files=tuple(tasks.files(study)),
@@ -230,7 +230,7 @@ def requests(study: GridStudy, part: str) -> RequestSettings:
         seeds=tuple(choice["seeds"]),
         sampler=choice["sampler"],
         truncation=study.config["evaluation"]["truncation"],
-        context=study.config["corpus"]["context"],
+        context=corpus["segment_tokens"] or corpus["context"],  # no model has learnt positions beyond
     )
 
 

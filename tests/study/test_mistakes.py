@@ -36,6 +36,11 @@ MISTAKES = [
     ({"training/learning_rate": 0}, r"training\.learning_rate: 0 is less than or equal to the minimum of 0"),
     ({"training/beta2": 1.0}, r"training\.beta2: 1\.0 is greater than or equal to the maximum of 1"),
     ({"corpus/vocabulary": 100}, r"corpus\.vocabulary: 100 is less than the minimum of 257"),
+    (
+        {"corpus/context": 128, "corpus/segment_tokens": 256},
+        r"corpus\.segment_tokens: 256 is no length .* of 128 tokens; give 16 to 128, or 0 for the whole context",
+    ),
+    ({"corpus/segment_tokens": 1}, r"corpus\.segment_tokens: 1 is no length of a segment"),
     ({"corpus/megabytes": float("nan")}, r"line \d+: \.nan is no finite number"),
     ({"corpus/megabytes": float("inf")}, r"line \d+: \.inf is no finite number"),
     ({"scaling/s_convention": "mine"}, r"scaling\.s_convention: 'mine' is not one of \['baseline', 'own', 'nominal'\]"),

@@ -28,6 +28,8 @@ def test_requests_are_told_what_the_study_says(read):
     assert (every.preset_items, every.shots, every.seeds, every.sampler) == (12, (0, 4), (0, 1), "smelt")
     assert (final.preset_items, final.shots, final.seeds, final.sampler) == (0, (), (3,), "nested")
     assert every.context == study.config["corpus"]["context"]
+    short = read({**DESK, "corpus/segment_tokens": 64})
+    assert load(Settings, tasks.requests(short, "all_endpoints")).context == 64
     assert list(every.files) == list(tasks.files(study))
 
 

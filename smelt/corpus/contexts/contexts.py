@@ -71,16 +71,19 @@ def contexts_table(rows: Sequence[Sequence[Piece]], first: int, context: int, he
     return pa.Table.from_arrays(arrays, schema=form)
 
 
-def pieces_of(rows: Sequence[dict], tokens: Sequence[np.ndarray], context: int) -> Iterator[Piece]:
-    """The pieces of documents (rows of documents.parquet with their tokens), in order."""
+def pieces_of(rows: Sequence[dict], tokens: Sequence[np.ndarray], segment: int) -> Iterator[Piece]:
+    """The pieces of documents (rows of documents.parquet with their tokens), in order.
+
+    Each fits into a segment of `segment` tokens, BOS included.
+    """
     for row, ids in zip(rows, tokens, strict=True):
         whole = len(ids)
         about = (row["id"], row["source"], row["category"], whole)
-        if whole < context:
+        if whole < segment:
             yield Piece(row["position"], 0, False, *about, ids)
             continue
         start = 0
-        for number, length in enumerate(cut(whole, context)):
+        for number, length in enumerate(cut(whole, segment)):
             yield Piece(row["position"], number, True, *about, ids[start : start + length])
             start += length
 

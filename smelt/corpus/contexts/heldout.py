@@ -4,7 +4,7 @@ Reads the held-out stream of documents.parquet and tokenizer.json. Of each sourc
 the order of their hash until it has the tokens that the study asks for, and not many more: where documents
 are long beside that number, the long ones are passed over. Then each bucket of lengths that is still empty
 is given its first document. Documents of more than one context only serve a source that has too little
-without them.
+without them. The length of a segment decides nothing: it only says where the chosen documents are cut.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ def choose(documents: Sequence[DocumentPieces], settings: Settings) -> list[Docu
         sources.setdefault(whole[0].source, []).append(whole)
     chosen: dict[str, DocumentPieces] = {}
     for source in sorted(sources):
-        for whole in _of_source(source, sources[source], settings.heldout_tokens):
+        for whole in _of_source(source, sources[source], settings):
             chosen[whole[0].id] = whole
     filled = {bucket(whole[0].document_tokens) for whole in chosen.values()}
     for whole in ordered:
@@ -60,12 +60,13 @@ def choose(documents: Sequence[DocumentPieces], settings: Settings) -> list[Docu
     return [chosen[identity] for identity in sorted(chosen)]
 
 
-def _of_source(source: str, documents: Sequence[DocumentPieces], enough: int) -> list[DocumentPieces]:
-    """Documents of a source, whole ones before cut ones, in order, until they have `enough` tokens.
+def _of_source(source: str, documents: Sequence[DocumentPieces], settings: Settings) -> list[DocumentPieces]:
+    """Documents of a source, those within a context before longer ones, in order, until they have enough tokens.
 
     A document that would overshoot by more than `OVERSHOOT` is passed over, as evaluation's time goes with
     the tokens; if too little is left then, the shortest document that suffices closes the gap.
     """
+    enough = settings.heldout_tokens
     available = sum(whole[0].document_tokens for whole in documents)
     if available < enough:
         raise UserError(
@@ -79,9 +80,10 @@ def _of_source(source: str, documents: Sequence[DocumentPieces], enough: int) ->
     for whole in documents:
         if tokens >= enough:
             return taken
-        if len(whole) == 1 and tokens + whole[0].document_tokens <= (1 + OVERSHOOT) * enough:
+        size = whole[0].document_tokens
+        if size < settings.context and tokens + size <= (1 + OVERSHOOT) * enough:
             taken.append(whole)
-            tokens += whole[0].document_tokens
+            tokens += size
         else:
             passed.append(whole)
     passed.sort(key=lambda whole: whole[0].document_tokens)  # stable, so by hash among equals
@@ -96,10 +98,11 @@ def _of_source(source: str, documents: Sequence[DocumentPieces], enough: int) ->
 def main(argv: Sequence[str]) -> None:
     job = read_job("smelt.corpus.contexts.heldout", __doc__, argv, Settings, ["documents", "tokenizer"], ["out"])
     context = job.settings.context
+    segment = job.settings.longest_segment
     stream = DocumentStream(job.path("documents"), "heldout")
     rows = stream.read(range(stream.length))
     tokens = encode(load_tokenizer(job.path("tokenizer")), [row["text"] for row in rows])
-    documents = [list(pieces_of([row], [ids], context)) for row, ids in zip(rows, tokens, strict=True)]
+    documents = [list(pieces_of([row], [ids], segment)) for row, ids in zip(rows, tokens, strict=True)]
     pieces = [piece for document in choose(documents, job.settings) for piece in document]
     packed = [[pieces[index] for index in row] for row in best_fit([piece.length for piece in pieces], context)]
     job.write("out", contexts_table(packed, 0, context, heldout=True))

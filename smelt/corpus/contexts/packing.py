@@ -1,6 +1,6 @@
 """Cut documents into pieces and pack the pieces into rows of one context each, best fit first.
 
-A piece becomes a segment: BOS, then at most `context - 1` tokens of one document. Best-fit decreasing
+A piece becomes a segment: BOS, then tokens of one document, as many as a segment may hold. Best-fit decreasing
 puts the longest piece first, each into the row with the least room that still takes it.
 """
 
@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def cut(tokens: int, context: int) -> list[int]:
-    """Tokens in each piece of a document of so many tokens: full pieces, then the rest."""
-    longest = context - 1
+def cut(tokens: int, segment: int) -> list[int]:
+    """Tokens in each piece of a document of so many tokens: full pieces of `segment` - 1, as BOS takes one, then the
+    rest."""
+    longest = segment - 1
     return [min(longest, tokens - start) for start in range(0, tokens, longest)]
 
 

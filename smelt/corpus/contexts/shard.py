@@ -74,9 +74,9 @@ def read_window(stream: DocumentStream, encoder: "Encoder", state: dict, enough:
 class Encoder:
     """The tokenizer with a running count of what it has read."""
 
-    def __init__(self, path: Path, context: int) -> None:
+    def __init__(self, path: Path, segment: int) -> None:
         self._tokenizer = load_tokenizer(path)
-        self._context = context
+        self._segment = segment
         self._bytes = self._tokens = 0
 
     def pieces(self, stream: DocumentStream, positions: Sequence[int]) -> list[Piece]:
@@ -86,7 +86,7 @@ class Encoder:
         tokens = encode(self._tokenizer, [row["text"] for row in rows])
         self._bytes += sum(row["bytes"] for row in rows)
         self._tokens += sum(len(ids) for ids in tokens)
-        return list(pieces_of(rows, tokens, self._context))
+        return list(pieces_of(rows, tokens, self._segment))
 
     @property
     def bytes_per_token(self) -> float:
@@ -122,7 +122,7 @@ def main(argv: Sequence[str]) -> None:
     settings, options = job.settings, job.options
     stream = DocumentStream(job.path("documents"), options.stream)
     size = settings.shard_contexts * settings.context
-    encoder = Encoder(job.path("tokenizer"), settings.context)
+    encoder = Encoder(job.path("tokenizer"), settings.longest_segment)
     window = read_window(stream, encoder, _state(job), size + max(settings.context, size // SLACK))
     total = sum(piece.length for piece in window.pieces)
     first = options.shard * settings.shard_contexts

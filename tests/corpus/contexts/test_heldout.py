@@ -84,6 +84,19 @@ def test_the_command(built):
     assert path.read_bytes() == built.heldout(context=256, heldout_tokens=900).read_bytes()
 
 
+def test_segments_shorter_than_the_context(built):
+    path = built.heldout(context=256, segment_tokens=32, heldout_tokens=900)
+    rows = pq.read_table(path).to_pylist()
+    assert max(length for row in rows for length in row["segments"]) == 32
+    assert {len(row["tokens"]) for row in rows} == {256}
+    lengths = Counter()
+    for document, _, _, tokens in segments(path):
+        lengths[document] += len(tokens)
+    whole = {name: size for row in rows for name, size in zip(row["documents"], row["document_tokens"], strict=True)}
+    assert lengths == whole
+    assert set(lengths) == {document for document, *_ in segments(built.heldout(context=256, heldout_tokens=900))}
+
+
 def test_the_command_says_what_is_missing(built):
     with pytest.raises(UserError, match=r"source '\w+' has \d+ held-out tokens, \d+ fewer than corpus.heldout_tokens"):
         built.heldout(context=256, heldout_tokens=10**6)

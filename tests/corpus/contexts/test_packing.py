@@ -11,10 +11,11 @@ from tokenizers import Tokenizer
 
 from smelt.artifacts import read_provenance
 from smelt.corpus.contexts import shard
-from smelt.corpus.contexts.contexts import DocumentStream, Piece
+from smelt.corpus.contexts.contexts import DocumentStream, Piece, contexts_table, pieces_of
 from smelt.corpus.contexts.packing import best_fit, cut, fill_rows
 from smelt.corpus.contexts.shard import Settings, choose_rows
 from smelt.corpus.contexts.tokenizer import load_tokenizer, token_type
+from smelt.corpus.summary import mean_keys
 from smelt.errors import UserError
 
 CONTEXT, ROWS = 128, 8
@@ -56,6 +57,35 @@ def test_cutting(tokens, context):
     assert 1 <= pieces[-1] <= context - 1
 
 
+documents = st.lists(st.integers(1, 400), min_size=1, max_size=40)
+
+
+@given(documents, st.integers(16, 100), st.integers(1, 4))
+def test_segments_shorter_than_the_context(sizes, segment, more):
+    """No segment is longer than asked for, no token is lost, and attention costs what it does in contexts as short."""
+    context = more * segment
+    rows = [{"position": i, "id": f"{i:064x}", "source": "s", "category": "c"} for i in range(len(sizes))]
+    tokens = [np.arange(size, dtype=np.uint16) for size in sizes]
+    pieces = list(pieces_of(rows, tokens, segment))
+    packed = best_fit([piece.length for piece in pieces], context)
+    table = contexts_table([[pieces[i] for i in row] for row in packed], 0, context)
+    found: dict[str, list[int]] = {}
+    lengths, parts = [], []
+    for row in table.to_pylist():
+        ends = np.cumsum([0, *row["segments"]])
+        assert ends[-1] <= context
+        for document, piece, start, end in zip(row["documents"], row["pieces"], ends, ends[1:], strict=False):
+            lengths.append(int(end - start))
+            parts.append((document, piece, row["tokens"][start + 1 : end]))
+    for document, _, part in sorted(parts):
+        found[document] = found.get(document, []) + part
+    assert max(lengths) <= segment
+    assert found == {row["id"]: ids.tolist() for row, ids in zip(rows, tokens, strict=True)}
+    short = [piece for row in best_fit([piece.length for piece in pieces], segment) for piece in row]
+    assert sorted(lengths) == sorted(pieces[i].length for i in short)
+    assert mean_keys(np.array(lengths))[0] <= (segment + 1) / 2
+
+
 def test_rows_of_tokens():
     pieces = [np.array(ids, np.uint16) for ids in ([5, 6], [7], [8, 9, 10])]
     assert fill_rows([[2, 1], [0]], pieces, 7, 0).tolist() == [[0, 8, 9, 10, 0, 7, 0], [0, 5, 6, 0, 0, 0, 0]]
@@ -66,7 +96,7 @@ def test_the_chosen_rows_do_not_depend_on_the_order_of_the_window(lengths, rando
     pieces = [
         Piece(i, 0, False, f"{i:064x}", "source", "category", n, np.zeros(n, np.uint16)) for i, n in enumerate(lengths)
     ]
-    rows, carry = choose_rows(pieces, Settings(CONTEXT, ROWS))
+    rows, carry = choose_rows(pieces, Settings(**SETTINGS))
     assert sorted([piece.position for row in rows for piece in row] + [p.position for p in carry]) == list(
         range(len(pieces))
     )
@@ -87,14 +117,16 @@ def segments(path):
         assert not any(row["tokens"][start:])
 
 
-def test_shards_hold_each_document_once_and_whole(built):
-    paths = [built.shard("stable", number, **SETTINGS) for number in range(5)]
+@pytest.mark.parametrize("segment", [0, 32])
+def test_shards_hold_each_document_once_and_whole(built, segment):
+    paths = [built.shard("stable", number, segment_tokens=segment, **SETTINGS) for number in range(5)]
     tokenizer = Tokenizer.from_file(str(built.path("tokenizer.json")))
     texts = {row["id"]: row["text"] for row in pq.read_table(built.path("documents.parquet")).to_pylist()}
     pieces: dict[str, dict[int, list[int]]] = {}
     for path in paths:
         table = pq.read_table(path)
         assert table.num_rows == ROWS
+        assert max(length for lengths in table["segments"].to_pylist() for length in lengths) <= (segment or CONTEXT)
         assert str(table["tokens"].type) == f"fixed_size_list<element: uint16>[{CONTEXT}]"
         for document, piece, is_cut, tokens in segments(path):
             assert piece not in pieces.setdefault(document, {})
