@@ -89,8 +89,9 @@ def shard(study: GridStudy) -> shard_job.Settings:
 
 
 def heldout(study: GridStudy) -> heldout_job.Settings:
-    """The evaluation sample."""
-    return study.settings(heldout_job.Settings, "corpus")
+    """The held-out sample; a study that sweeps learning rates has one that scores nothing else."""
+    split = "tuning" if study.config["tuning"]["learning_rates"] else "evaluation"
+    return study.settings(heldout_job.Settings, "corpus", split=split)
 
 
 def corpus_summary(study: GridStudy) -> summary.Settings:

@@ -64,6 +64,12 @@ def test_s0_must_be_the_fully_active_control(tmp_path, entry):
         variant(tmp_path, grid={"sparsities": {"S0": entry, "S85": {"sparsity": 0.85}}, "exclude": []})
 
 
+def test_a_sweep_of_learning_rates_has_a_held_out_sample_of_its_own(tmp_path):
+    told = specs.heldout(variant(tmp_path))
+    assert "split" not in told
+    assert specs.heldout(variant(tmp_path, tuning={"learning_rates": [0.001, 0.002]})) == {**told, "split": "tuning"}
+
+
 def test_a_run_is_told_what_decides_its_bits_alone(tmp_path):
     found = variant(tmp_path)
     told = plain(specs.training(found, found.runs["smelt-H16-S85"]))

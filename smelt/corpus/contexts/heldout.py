@@ -1,10 +1,13 @@
-"""Choose and pack the held-out sample on which every endpoint is evaluated.
+"""Choose and pack the held-out sample on which every endpoint of a study is evaluated.
 
 Reads the held-out stream of documents.parquet and tokenizer.json. Of each source, documents are taken in
 the order of their hash until it has the tokens that the study asks for, and not many more: where documents
 are long beside that number, the long ones are passed over. Then each bucket of lengths that is still empty
 is given its first document. Documents of more than one context only serve a source that has too little
 without them. The length of a segment decides nothing: it only says where the chosen documents are cut.
+
+A study that sweeps learning rates has a sample of its own, the tuning split: the evaluation sample of the same corpus
+is chosen first and left out, so that no rate is chosen on the text that scores it.
 """
 
 import dataclasses
@@ -29,6 +32,7 @@ class Settings(Packed):
     heldout_tokens: int = setting(
         "Held-out tokens of each source in the evaluation sample, at the least.", 1000, unit="tokens", minimum=1
     )
+    split: str = "evaluation"  # or "tuning": documents that the evaluation of the same corpus leaves alone
 
 
 OVERSHOOT = 0.25  # of the tokens asked for, that one document may bring in excess
@@ -41,8 +45,20 @@ def bucket(tokens: int) -> int:
     return sum(tokens > bound for bound in BUCKETS)
 
 
+def sample(documents: Sequence[DocumentPieces], settings: Settings) -> list[DocumentPieces]:
+    """The documents of the split, in the order of their hashes.
+
+    The splits of equal settings have no document in common. Raises UserError where a source has too little text.
+    """
+    scoring = choose(documents, dataclasses.replace(settings, split="evaluation"))
+    if settings.split == "evaluation":
+        return scoring
+    taken = {whole[0].id for whole in scoring}
+    return choose([whole for whole in documents if whole[0].id not in taken], settings)
+
+
 def choose(documents: Sequence[DocumentPieces], settings: Settings) -> list[DocumentPieces]:
-    """The sample, in the order of the documents' hashes."""
+    """Documents with enough tokens of each source and one of each length, in the order of their hashes."""
     ordered = sorted(documents, key=lambda whole: whole[0].id)
     sources: dict[str, list[DocumentPieces]] = {}
     for whole in ordered:
@@ -70,7 +86,7 @@ def _of_source(source: str, documents: Sequence[DocumentPieces], settings: Setti
     available = sum(whole[0].document_tokens for whole in documents)
     if available < enough:
         raise UserError(
-            f"source {source!r} has {available} held-out tokens, {enough - available} fewer than"
+            f"source {source!r} has {available} held-out tokens{_left(settings)}, {enough - available} fewer than"
             f" corpus.heldout_tokens ({enough}); raise corpus.megabytes or corpus.heldout_share, or lower"
             " corpus.heldout_tokens"
         )
@@ -95,6 +111,10 @@ def _of_source(source: str, documents: Sequence[DocumentPieces], settings: Setti
     return taken
 
 
+def _left(settings: Settings) -> str:
+    return "" if settings.split == "evaluation" else " beside the evaluation sample"
+
+
 def main(argv: Sequence[str]) -> None:
     job = read_job("smelt.corpus.contexts.heldout", __doc__, argv, Settings, ["documents", "tokenizer"], ["out"])
     context = job.settings.context
@@ -103,11 +123,11 @@ def main(argv: Sequence[str]) -> None:
     rows = stream.read(range(stream.length))
     tokens = encode(load_tokenizer(job.path("tokenizer")), [row["text"] for row in rows])
     documents = [list(pieces_of([row], [ids], segment)) for row, ids in zip(rows, tokens, strict=True)]
-    pieces = [piece for document in choose(documents, job.settings) for piece in document]
+    pieces = [piece for document in sample(documents, job.settings) for piece in document]
     packed = [[pieces[index] for index in row] for row in best_fit([piece.length for piece in pieces], context)]
     job.write("out", contexts_table(packed, 0, context, heldout=True))
     total = sum(len(piece.tokens) for piece in pieces)
-    print(f"held-out: {total} tokens in {len(packed)} contexts", file=sys.stderr)
+    print(f"held-out, {job.settings.split}: {total} tokens in {len(packed)} contexts", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smelt.corpus.contexts.contexts import pieces_of
-from smelt.corpus.contexts.heldout import BUCKETS, OVERSHOOT, Settings, bucket, choose
+from smelt.corpus.contexts.heldout import BUCKETS, OVERSHOOT, Settings, bucket, choose, sample
 from smelt.errors import UserError
 from tests.corpus.contexts.test_packing import segments
+
+SPLITS = ("evaluation", "tuning")
 
 
 def documents(sizes: dict[str, list[int]], context: int = 4096):
@@ -46,6 +48,26 @@ def test_enough_of_each_source_or_an_error_that_says_by_how_much(sizes):
     present = {bucket(n) for lengths in sizes.values() for n in lengths} - {len(BUCKETS)}
     assert present <= {bucket(whole[0].document_tokens) for whole in chosen}
     assert choose(documents(sizes)[::-1], settings) == chosen
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0, 64]))
+def test_rates_are_tuned_on_documents_that_score_nothing(seed, segment):
+    generator = np.random.default_rng(seed)
+    sizes = {source: np.exp(generator.uniform(0, 6, 200)).astype(int).tolist() for source in "ab"}
+    found = documents(sizes, segment or 4096)
+    scoring, tuning = (sample(found, Settings(segment_tokens=segment, split=split)) for split in SPLITS)
+    assert scoring == choose(found, Settings())
+    assert not {whole[0].id for whole in scoring} & {whole[0].id for whole in tuning}
+    assert all(tokens_of(tuning)[source] >= 1000 for source in sizes)
+
+
+def test_a_source_too_small_for_both_splits_is_an_error():
+    found = documents({"a": [300] * 6})
+    assert sample(found, Settings())
+    with pytest.raises(UserError, match="source 'a' has 600 held-out tokens beside the evaluation sample, 400 fewer"):
+        sample(found, Settings(split="tuning"))
+    with pytest.raises(UserError, match="source 'a' has 300 held-out tokens, 700 fewer"):
+        sample(found[:1], Settings(split="tuning"))
 
 
 def test_no_more_than_needed():
