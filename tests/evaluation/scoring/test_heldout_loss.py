@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +12,8 @@ from safetensors.torch import save_file
 
 from smelt.artifacts import read_provenance
 from smelt.errors import UserError
-from smelt.evaluation.scoring.heldout_loss import main, read_model
+from smelt.evaluation.scoring import heldout_loss
+from smelt.evaluation.scoring.heldout_loss import evaluate, main, read_model, segment_losses
 from smelt.model.settings import ModelSettings
 from smelt.model.transformer import Transformer, initialise
 
@@ -76,6 +78,72 @@ def test_each_segment_has_the_summed_loss_of_its_document_alone(model, heldout, 
             logits = network.logits(network(part, [len(part)]).hidden)
         expected = F.cross_entropy(logits[:-1], part[1:], reduction="sum").item()
         assert row["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+NETWORKS = {
+    "baseline": {"loop_length": 0, "visits": 1},
+    "looped": {},
+    "looped, many experts": {"hidden_size": 44, "experts": 300, "expert_width": 24, "visits": 3},
+    "top 8 of an odd width": {"hidden_size": 13, "experts": 40, "expert_width": 12, "active_experts": 8},
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
+def test_contexts_of_one_pass_have_the_losses_that_each_has_alone(name, precision):
+    network = Transformer(ModelSettings(**{**SHAPE, **NETWORKS[name]}), precision)
+    initialise(network, 1)
+    contexts = packed_contexts(count=70, context=128)
+    alone = [loss for context in contexts for loss in segment_losses(network, [context])]
+    about = {"run": "r", "branch": 1, "branch_step": 1}
+    rows = evaluate("model", network, about, contexts)
+    assert [row["loss"] for row in rows] == alone
+    assert [row["document"] for row in rows] == [name for context in contexts for name in context["documents"]]
+
+
+@pytest.mark.parametrize(
+    ("context", "precision", "expected"),
+    [
+        (128, torch.bfloat16, [32, 32, 6]),
+        (3000, torch.bfloat16, [1, 1]),
+        (5000, torch.bfloat16, [1, 1]),
+        (128, torch.float32, [1, 1]),  # whose products round by their number of rows
+    ],
+)
+def test_a_pass_takes_as_many_contexts_as_fit_4096_places(monkeypatch, context, precision, expected):
+    network = Transformer(ModelSettings(**SHAPE), precision)
+    initialise(network, 1)
+    passes = []
+    monkeypatch.setattr(
+        heldout_loss, "segment_losses", lambda model, rows: passes.append(len(rows)) or segment_losses(model, rows)
+    )
+    about = {"run": "r", "branch": 1, "branch_step": 1}
+    rows = evaluate("model", network, about, packed_contexts(sum(expected), context))
+    assert passes == expected
+    assert len(rows) >= sum(expected)
+
+
+def packed_contexts(count, context):
+    """Rows of a held-out sample: segments of 2 to 60 tokens, the last of a context cut off at random."""
+    generator = np.random.default_rng(0)
+    rows = []
+    for number in range(count):
+        lengths = generator.integers(2, 61, context).tolist()
+        used = next(i for i in range(context) if sum(lengths[: i + 1]) > context - 61)
+        segments = lengths[: 1 + generator.integers(used + 1)]
+        names = [f"{number}/{i}" for i in range(len(segments))]
+        rows.append(
+            {
+                "tokens": generator.integers(0, 64, context).tolist(),
+                "segments": segments,
+                "documents": names,
+                "sources": ["x"] * len(names),
+                "categories": ["Web"] * len(names),
+                "pieces": [0] * len(names),
+                "document_tokens": [length - 1 for length in segments],
+            }
+        )
+    return rows
 
 
 def test_the_same_bytes_twice_with_their_origin(model, heldout, tmp_path):
