@@ -1,13 +1,14 @@
 """What the corpus came to: one row a source, one row a stream.
 
 Reads the table of sources, documents.parquet, cleaning.parquet, tokenizer.json, the shards that the study
-reads and the held-out sample; writes summary.parquet and streams.parquet, and both as tables for people.
-Warns where the mean number of keys that a query sees is not the number that the study charges for it.
+reads and the held-out sample, whose passages it looks up in the training text; writes summary.parquet and
+streams.parquet, and both as tables for people. Warns where the mean number of keys that a query sees is not
+the number that the study charges for it.
 """
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,10 @@ import pyarrow as pa
 
 from smelt import shards, tables
 from smelt.artifacts import field, read_table, write_table
+from smelt.corpus.contexts.contexts import DocumentStream
 from smelt.corpus.contexts.tokenizer import encode, load_tokenizer
 from smelt.corpus.documents.clean import REASONS
+from smelt.corpus.documents.overlap import SHINGLE, Overlap, overlaps
 from smelt.corpus.settings import Selected
 from smelt.corpus.sources.registry import Source, read_sources
 from smelt.errors import command
@@ -31,6 +34,7 @@ class Settings(Selected):
     attention_keys: float
 
 
+BATCH = 1024  # documents read at a time
 MEASURED = 100_000  # bytes of each source on which bytes per token are measured
 TOLERANCE = 0.05  # on the keys charged
 SOURCES = pa.schema(
@@ -46,6 +50,8 @@ SOURCES = pa.schema(
         field("stable_tokens", pa.int64(), "tokens in the study's shards of the stable stream, without BOS"),
         field("decay_tokens", pa.int64(), "tokens in the study's shards of the decay stream, without BOS"),
         field("heldout_tokens", pa.int64(), "tokens in the held-out sample, without BOS"),
+        field("heldout_shingles", pa.int64(), f"runs of {SHINGLE} words in the documents of the held-out sample"),
+        field("heldout_overlap", pa.float64(), "share of them that stand in the training text; none without a word"),
         *(field(reason, pa.int64(), f"documents: {meaning}") for reason, meaning in REASONS.items()),
     ]
 )
@@ -99,6 +105,11 @@ def tokens_by_source(contexts: Sequence[pa.Table]) -> pd.Series:
     return segments.groupby("source")["tokens"].sum()
 
 
+def _documents(contexts: pa.Table) -> set[str]:
+    """Ids of the documents in packed contexts."""
+    return set(contexts[shards.DOCUMENTS].combine_chunks().flatten().to_pylist())
+
+
 def _lengths(contexts: pa.Table) -> np.ndarray:
     """Tokens of each segment, BOS included, (segments,)."""
     return np.asarray(contexts[shards.SEGMENTS].combine_chunks().flatten().to_numpy(), dtype=np.int64)
@@ -115,17 +126,39 @@ def bytes_per_token(documents: pd.DataFrame, tokenizer: Path) -> dict[str, float
     }
 
 
+def heldout_overlaps(documents: Path, sample: Collection[str]) -> dict[str, Overlap]:
+    """The overlap of the documents of the held-out sample with the training text, summed by source.
+
+    `sample` are their ids. Training text is read batch by batch, once.
+    """
+    chosen = [document for document in _texts(documents, "heldout") if document["id"] in sample]
+    training = (document["text"].encode() for name in ("stable", "decay") for document in _texts(documents, name))
+    found: dict[str, Overlap] = {}
+    for document, own in zip(chosen, overlaps([row["text"].encode() for row in chosen], training), strict=True):
+        so_far = found.get(document["source"], Overlap(0, 0))
+        found[document["source"]] = Overlap(so_far.shared + own.shared, so_far.shingles + own.shingles)
+    return found
+
+
+def _texts(documents: Path, name: str) -> Iterator[dict]:
+    """The documents of a stream, in order."""
+    stream = DocumentStream(documents, name)
+    for start in range(0, stream.length, BATCH):
+        yield from stream.read(range(start, min(start + BATCH, stream.length)))
+
+
 def source_rows(
     sources: Sequence[Source],
     documents: pd.DataFrame,
     cleaning: pd.DataFrame,
     ratios: Mapping[str, float],
     used: Mapping[str, pd.Series],
+    overlap: Mapping[str, Overlap],
 ) -> list[dict]:
     """One row of SOURCES for each source, in the order of the table of sources.
 
-    `documents` and `cleaning` are the tables of those names, `ratios` the bytes per token of each source and `used`
-    the tokens of each source by stream.
+    `documents` and `cleaning` are the tables of those names, `ratios` the bytes per token of each source, `used` the
+    tokens of each source by stream and `overlap` that of its held-out sample.
     """
     sizes = documents["bytes"].astype("int64").groupby(documents["source"]).agg(["size", "sum"])
     dropped = cleaning.set_index(["source", "reason"])["documents"].to_dict()
@@ -133,6 +166,7 @@ def source_rows(
     for source in sources:
         name = source.source
         count, size = (int(sizes[column][name]) for column in ("size", "sum"))
+        contained = overlap.get(name, Overlap(0, 0))
         rows.append(
             {
                 "source": name,
@@ -144,6 +178,8 @@ def source_rows(
                 "bytes_per_token": ratios[name],
                 "mean_tokens": size / count / ratios[name],
                 **{f"{stream}_tokens": int(used[stream].get(name, 0)) for stream in ("stable", "decay", "heldout")},
+                "heldout_shingles": contained.shingles,
+                "heldout_overlap": contained.share if contained.shingles else None,
                 **{reason: int(dropped.get((name, reason), 0)) for reason in REASONS},
             }
         )
@@ -164,6 +200,7 @@ def main(argv: Sequence[str]) -> None:
         tables.read(job.path("cleaning")),
         bytes_per_token(documents, job.path("tokenizer")),
         {name: tokens_by_source(parts) for name, parts in contexts.items()},
+        heldout_overlaps(job.path("documents"), _documents(read_table(job.path("heldout"), [shards.DOCUMENTS]))),
     )
     facts = [stream_row(name, parts, job.settings.attention_keys) for name, parts in contexts.items()]
     for name, entries, schema in (("summary", rows, SOURCES), ("streams", facts, STREAMS)):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import random
 from collections import Counter
 
 import numpy as np
@@ -11,6 +12,9 @@ import pytest
 from smelt.corpus import summary
 from smelt.corpus.documents import clean
 from smelt.corpus.summary import mean_keys
+from tests.corpus.conftest import prose
+
+SOURCES = ("quotes", "others")
 
 
 def test_mean_keys():
@@ -50,6 +54,7 @@ def test_rows_add_up(summed):
     texts = pq.read_table(built.path("documents.parquet")).to_pylist()
     assert [row["source"] for row in rows] == ["letters", "notes"]
     assert sum(row["documents"] for row in rows) == len(texts)
+    assert all(row["heldout_shingles"] > 0 and row["heldout_overlap"] == 0 for row in rows)
     assert sum(row["bytes"] for row in rows) == sum(row["bytes"] for row in texts)
     counts = Counter()
     for path in shards["stable"]:
@@ -66,6 +71,27 @@ def test_rows_add_up(summed):
     assert streams[0]["tokens"] == sum(counts.values()) + streams[0]["segments"]
     assert streams[0]["fill"] == pytest.approx(streams[0]["tokens"] / (24 * 128))
     assert streams[0]["keys_segment"] / 2 < streams[0]["keys_causal"] < streams[0]["keys_segment"]
+
+
+def test_overlap_of_the_held_out_sample_with_the_training_text(corpus):
+    rng = random.Random(1)
+    originals = [prose(rng, 100) for _ in range(60)]
+    quoting = [" ".join(text.split()[:40]) + " " + prose(rng, 30) for text in originals]
+    corpus.add("quotes", {f"{i}.txt": text for i, text in enumerate(originals + quoting)})
+    corpus.add("others", {f"{i}.txt": prose(rng, 100) for i in range(40)})
+    texts = pq.read_table(corpus.documents(heldout_share=0.3)).to_pylist()
+    heldout = {source: [t for t in texts if (t["stream"], t["source"]) == ("heldout", source)] for source in SOURCES}
+    sample = {row["id"] for rows in heldout.values() for row in rows[::2]}
+
+    def runs(rows):
+        words = [row["text"].split() for row in rows]
+        return [tuple(found[i : i + 13]) for found in words for i in range(len(found) - 12)]
+
+    known = set(runs([row for row in texts if row["stream"] != "heldout"]))
+    expected = {source: runs(rows[::2]) for source, rows in heldout.items()}
+    found = summary.heldout_overlaps(corpus.path("documents.parquet"), sample)
+    assert found == {source: (sum(run in known for run in own), len(own)) for source, own in expected.items()}
+    assert found["others"].shared == 0 < found["quotes"].shared < found["quotes"].shingles
 
 
 def test_warning_beyond_five_percent(summed, capsys):

@@ -29,7 +29,7 @@ def test_requests_are_told_what_the_study_says(read):
     assert (final.preset_items, final.shots, final.seeds, final.sampler) == (0, (), (3,), "nested")
     assert every.context == study.config["corpus"]["context"]
     short = read({**DESK, "corpus/segment_tokens": 64})
-    assert load(Settings, tasks.requests(short, "all_endpoints")).context == 64
+    assert specs.requests(short, "all_endpoints").context == 64
     assert list(every.files) == list(tasks.files(study))
 
 

@@ -29,6 +29,7 @@ REASONS = {
     "same_letters": "same letters as an earlier document of the source once the first line is left out",
     "overlong": "longer than an eighth of its source's share of the text (corpus.megabytes)",
     "near_duplicate": "held-out document with a near-twin in the training text",
+    "overlap": "held-out document with more in the training text than corpus.heldout_overlap allows",
     "decay_twin": "decay document with a near-twin in the stable stream (counted, kept)",
     "not_needed": "clean, but beyond the text that the study asks for (corpus.megabytes)",
 }

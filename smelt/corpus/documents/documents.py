@@ -2,7 +2,8 @@
 
 Reads the table of sources and the packages that `fetch` put into the cache; writes documents.parquet,
 sorted by stream and position, and cleaning.parquet, the count of everything that was dropped. No
-document stands in two streams, no document of the held-out stream has a near-twin in the other two.
+document stands in two streams, no document of the held-out stream has a near-twin in the other two, or more of its
+passages there than the study allows.
 """
 
 import dataclasses
@@ -17,6 +18,7 @@ import pyarrow as pa
 from smelt.artifacts import field, table, write_table
 from smelt.corpus.documents.clean import Document, Tally, read_source
 from smelt.corpus.documents.neighbours import Index, signature
+from smelt.corpus.documents.overlap import overlaps
 from smelt.corpus.documents.select import STREAMS, allot, interleave, source_weights, stream, stream_shares
 from smelt.corpus.documents.settings import Settings
 from smelt.corpus.sources.registry import Source, read_sources
@@ -94,9 +96,20 @@ def choose(
                 tally.add(document.source, "decay_twin", len(document.text))
         for document, minhash in signatures:
             index.add(document.id, minhash)
+    contained = _contained(pools["heldout"], chosen, settings.heldout_overlap)
     for source, candidates in pools["heldout"].items():
-        chosen["heldout"] += _take_heldout(candidates, budgets["heldout"][source], tally, index)
+        chosen["heldout"] += _take_heldout(candidates, budgets["heldout"][source], tally, index, contained)
     return chosen
+
+
+def _contained(candidates: dict[str, list[Document]], chosen: dict[str, list[Document]], most: float) -> frozenset[str]:
+    """Ids of the held-out candidates of which a larger share than `most` stands in the training text."""
+    if most >= 1:
+        return frozenset()
+    documents = [document for pool in candidates.values() for document in pool]
+    training = (document.text for name in ("stable", "decay") for document in chosen[name])
+    found = overlaps([document.text for document in documents], training)
+    return frozenset(document.id for document, overlap in zip(documents, found, strict=True) if overlap.share > most)
 
 
 def _pools(
@@ -139,8 +152,10 @@ def _take(candidates: Sequence[Document], budget: float, tally: Tally) -> list[D
     return taken
 
 
-def _take_heldout(candidates: Sequence[Document], budget: float, tally: Tally, train: Index) -> list[Document]:
-    """Like `_take`, without the near-twins of training documents.
+def _take_heldout(
+    candidates: Sequence[Document], budget: float, tally: Tally, train: Index, contained: frozenset[str]
+) -> list[Document]:
+    """Like `_take`, without the near-twins of training documents and those that are `contained` in them.
 
     A document fills no more than a part of the budget: some long ones are no sample of a source, and what
     is held out beyond the budget costs nothing.
@@ -152,6 +167,8 @@ def _take_heldout(candidates: Sequence[Document], budget: float, tally: Tally, t
             tally.add(document.source, "not_needed", len(document.text))
         elif train.has_twin(signature(document.text)):
             tally.add(document.source, "near_duplicate", len(document.text))
+        elif document.id in contained:
+            tally.add(document.source, "overlap", len(document.text))
         else:
             taken.append(document)
             size += min(len(document.text), budget / HELDOUT_DOCUMENTS)
@@ -167,7 +184,7 @@ def check_streams(chosen: dict[str, list[Document]], sources: Sequence[Source]) 
             raise UserError(
                 f"source {empty[0]!r} has no document in the {name} stream: it is too small, repeats itself, or its"
                 " documents are too long for this study; leave it out with corpus.select, or raise corpus.megabytes"
-                " (or corpus.heldout_share)"
+                " (or corpus.heldout_share, corpus.heldout_overlap)"
             )
 
 

@@ -33,3 +33,10 @@ class Settings(Selected):
         exclusive_minimum=0,
         exclusive_maximum=1,
     )
+    heldout_overlap: float = setting(
+        "Largest share of a held-out document's runs of 13 words that may stand in the training text; a document above "
+        "it is dropped. 1 keeps all.",
+        1,
+        minimum=0,
+        maximum=1,
+    )

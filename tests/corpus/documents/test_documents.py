@@ -200,6 +200,48 @@ def test_no_held_out_document_has_a_twin_in_the_training_text(corpus):
     assert dropped(corpus)["twins", "decay_twin"] == expected_twins > 10
 
 
+def words(text: str) -> list[str]:
+    return text.lower().split()
+
+
+def runs(text: str) -> list[tuple[str, ...]]:
+    """All runs of 13 words, by the definition."""
+    return [tuple(words(text)[i : i + 13]) for i in range(len(words(text)) - 12)]
+
+
+def test_held_out_documents_that_training_text_contains_are_dropped(corpus):
+    rng = random.Random(5)
+    originals = [prose(rng, 200) for _ in range(60)]
+    # A passage of an original, and as much of its own: no near-duplicate of it.
+    quoting = [" ".join(words(t)[:40]) + " " + prose(rng, size) for t in originals for size in (20, 60, 200)]
+    corpus.add("quotes", {f"{i}.txt": text for i, text in enumerate(originals + quoting)})
+    corpus.documents(heldout_share=0.3)
+    everything = {row["text"] for row in rows(corpus) if row["stream"] == "heldout"}
+    training = {row["text"] for row in rows(corpus)} - everything
+    known = {run for text in training for run in runs(text)}
+    shares = {text: sum(run in known for run in runs(text)) / len(runs(text)) for text in everything}
+    assert ("quotes", "overlap") not in dropped(corpus)
+    corpus.documents(heldout_share=0.3, heldout_overlap=0.3)
+    kept = {row["text"] for row in rows(corpus) if row["stream"] == "heldout"}
+    assert kept == {text for text, share in shares.items() if share <= 0.3}
+    assert {row["text"] for row in rows(corpus)} - kept == training
+    assert dropped(corpus)["quotes", "overlap"] == len(everything) - len(kept) > 10
+    assert len(kept) > 10
+
+
+def test_others_take_the_place_of_held_out_documents_that_are_contained(corpus):
+    rng = random.Random(6)
+    originals = [prose(rng, 200) for _ in range(300)]
+    quoting = [" ".join(words(t)[:40]) + " " + prose(rng, 20) for t in originals]
+    corpus.add("quotes", {f"{i}.txt": text for i, text in enumerate(originals + quoting)})
+    sizes = []
+    for most in (1, 0.2):
+        corpus.documents(heldout_share=0.2, megabytes=0.15, heldout_overlap=most)
+        sizes.append(sum(row["bytes"] for row in rows(corpus) if row["stream"] == "heldout"))
+    assert dropped(corpus)["quotes", "overlap"] > 5
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.15)
+
+
 def test_similarity_threshold():
     words = [f"w{i}" for i in range(400)]
     index = neighbours.Index([("a", " ".join(words).encode())])
