@@ -42,7 +42,7 @@ SETTINGS = [
     ("corpus", documents.Settings, set()),
     ("corpus", tokenizer.Settings, set()),
     ("corpus", shard.Settings, set()),
-    ("corpus", heldout.Settings, set()),
+    ("corpus", heldout.Settings, {"split"}),
     ("corpus", summary.Settings, {"attention_keys"}),
 ]
 SHARED = {"context", "shard_contexts", "heldout_share", "decay_share"}  # of the corpus, which the plan reads too
