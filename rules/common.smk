@@ -37,6 +37,6 @@ pathvars:
 wildcard_constraints:
     part="all_endpoints|last_endpoint",
     run=PATHS.run_pattern,
-    stream="stable|decay",
+    stream=r"(stable|decay)(-seed[1-9]\d*)?",
     shard=r"\d{5}",
     branch=r"\d+",

@@ -87,6 +87,7 @@ def plan_rows(settings: Settings) -> list[dict[str, Any]]:
         raise UserError("plan: the study trains no run; take entries out of grid.exclude")
     rows = [row for training in settings.runs for row in _rows(training, settings)]
     longest = needed_contexts(settings)
+    seeds = {seed for training in settings.runs for _, seed in training.seeds}
     reasons = [*_shortages(longest, settings), *_unfit(rows, settings), *_unknown(longest, settings)]
     total = dict.fromkeys(PLAN.names) | {
         "architecture": TOTAL,
@@ -95,7 +96,7 @@ def plan_rows(settings: Settings) -> list[dict[str, Any]]:
         **{name: sum(row[name] for row in rows) for name in SUMMED},
         **{name: _largest([row[name] for row in rows]) for name in LARGEST},
         "first_endpoint_flops": min(row["first_endpoint_flops"] for row in rows),
-        **_corpus(longest, settings),
+        **{name: count * len(seeds) for name, count in _corpus(longest, settings).items()},
         "reason": "; ".join(reasons) or None,
     }
     return [*rows, total]

@@ -38,7 +38,7 @@ PLAN = pa.schema(
         field("checkpointed_bytes", pa.int64(), "the same with checkpointing by block; largest in total"),
         field("logit_bytes", pa.int64(), "float32 logits of one context; largest in total"),
         field("model_bytes", pa.int64(), "float32 weights of one endpoint, embedding and LM head among them"),
-        field("corpus_tokens", pa.int64(), "distinct tokens read; in total those of the longest runs, which all share"),
+        field("corpus_tokens", pa.int64(), "tokens of the text read; in total those of the longest runs, once a seed"),
         field("corpus_bytes", pa.int64(), "whole shards of both streams, token ids uncompressed; shared likewise"),
         field("reason", pa.string(), "warnings, and why a value is missing"),
     ]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from smelt.corpus.contexts.streams import stream_kind, stream_name
 from smelt.corpus.sources.registry import read_sources
 from smelt.errors import UserError
 from smelt.study import tasks
@@ -117,12 +118,14 @@ class Paths:
         read_sources(path, self.study.config["corpus"]["select"])
         return path
 
-    def shards(self, stream: str, contexts: int) -> list[str]:
-        """The shards that hold the first `contexts` contexts of a stream."""
+    def shards(self, stream: str, contexts: int, seed: int | None = None) -> list[str]:
+        """The shards that hold the first `contexts` contexts of a stream as a seed reads it, or the first seed."""
 
         def files(study: GridStudy) -> list[str]:
             count = -(-contexts // study.config["corpus"]["shard_contexts"])
-            return [f"{study.root}/corpus/{stream}/shard-{number:05d}.parquet" for number in range(count)]
+            chosen = study.config["seeds"][0] if seed is None else seed
+            folder = stream_name(stream, chosen)
+            return [f"{study.root}/corpus/{folder}/shard-{number:05d}.parquet" for number in range(count)]
 
         return self._asked(files)
 
@@ -133,15 +136,24 @@ class Paths:
         return [before] if number else []
 
     def run_shards(self, stream: str) -> Callable[[Wildcards], list[str]]:
-        """A function of wildcards: the shards of `stream` that the run reads."""
-        return lambda wildcards: self.shards(stream, self.run(wildcards).contexts[stream])
+        """A function of wildcards: the shards of `stream` that the run reads; each seed has its own."""
+
+        def files(wildcards: Wildcards) -> list[str]:
+            run = self.run(wildcards)
+            return self.shards(stream, run.contexts[stream], run.seed)
+
+        return files
 
     def contexts_needed(self, stream: str) -> int:
-        """Contexts of a stream that the study's trained runs read at the most."""
-        return max((run.contexts[stream] for run in self.trained), default=0)
+        """Contexts of a stream, of any seed, that the study's trained runs read at the most."""
+        kind = stream_kind(stream)
+        return max((run.contexts[kind] for run in self.trained), default=0)
 
     def all_shards(self, stream: str) -> Callable[[Wildcards], list[str]]:
-        """A function of wildcards, since a long study has millions that only one job should count."""
+        """The shards of a stream that the runs of the first seed read: what the corpus is summed up by.
+
+        A function of wildcards, since a long study has millions that only one job should count.
+        """
         return lambda wildcards: self.shards(stream, self.contexts_needed(stream))
 
     # Downstream tasks

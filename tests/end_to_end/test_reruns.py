@@ -96,7 +96,8 @@ def test_the_whole_grids_setting_reruns_every_run(workspace):
 
 def test_a_seed_more_trains_new_runs_only(workspace):
     workspace.change(seeds=[0, 1])
-    assert workspace.waiting() == expected(trained(*(f"{run}-seed1" for run in RUNS)), "plan", POOLED)
+    shards = [f"shard stable-seed1 {number:05d}" for number in range(4)] + ["shard decay-seed1 00000"]
+    assert workspace.waiting() == expected(trained(*(f"{run}-seed1" for run in RUNS)), shards, "plan", POOLED)
 
 
 def test_a_cell_more_trains_its_pair_only(workspace):

@@ -67,7 +67,7 @@ def test_a_longer_run_starts_as_the_shorter_one(whole, job):
         assert all(torch.equal(short[name], long[name]) for name in short)
 
 
-def test_the_seed_changes_weights_and_order_but_not_what_is_read(shards):
+def test_the_seed_changes_weights_and_the_order_of_a_shard(shards):
     trainers = [Trainer(load(RunSettings, {**SPEC, "training": {**SPEC["training"], "seed": seed}})) for seed in (0, 1)]
     assert not torch.equal(*(trainer.network.model.embedding for trainer in trainers))
     streams = [ContextStream(shards["stable"], trainer.settings.seed) for trainer in trainers]

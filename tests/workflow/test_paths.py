@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from smelt.study import load as studies
 from smelt.study import tasks
@@ -47,6 +48,21 @@ def test_runs_and_shards_of_a_grid():
     assert one.previous_shard(SimpleNamespace(stream="stable", shard="00000")) == []
     logs = one.of_runs("training/{run}/log.parquet")(wildcards)
     assert logs[0] == "results/smoke/training/baseline-H16-S85/log.parquet"
+
+
+def test_each_seed_reads_shards_of_its_own(tmp_path):
+    config = yaml.safe_load(studies.find("smoke").read_text()) | {"name": "two", "seeds": [3, 0]}
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump(config))
+    one = paths(str(tmp_path / "two.yaml"))
+    seeds = {seed: SimpleNamespace(run=f"smelt-H16-S85{seed}") for seed in ("", "-seed3")}
+    for seed, wildcards in seeds.items():
+        names = [f"results/two/corpus/decay{seed}/shard-00000.parquet"]
+        assert one.run_shards("decay")(wildcards) == names
+    assert one.all_shards("decay")(None) == names  # of the first seed that the study names
+    assert one.contexts_needed("stable-seed3") == one.contexts_needed("stable") == 8
+    assert one.previous_shard(SimpleNamespace(stream="stable-seed3", shard="00001")) == [
+        "results/two/corpus/stable-seed3/shard-00000.parquet"
+    ]
 
 
 def test_a_study_that_trains_nothing_has_no_runs():

@@ -89,15 +89,20 @@ def pieces_of(rows: Sequence[dict], tokens: Sequence[np.ndarray], segment: int) 
 
 
 class DocumentStream:
-    """One stream of documents.parquet, of which only the row groups that are asked for are read."""
+    """One stream of documents.parquet, of which only the row groups that are asked for are read.
+
+    `start` is the share of the stream that is passed over at first and read at its end: documents are interleaved,
+    so that a stretch has the mix of the whole wherever it begins. Positions count from the start.
+    """
 
     COLUMNS = ("position", "id", "source", "category", "bytes", "text")
 
-    def __init__(self, path: str | Path, name: str) -> None:
+    def __init__(self, path: str | Path, name: str, start: float = 0.0) -> None:
         index = read_table(path, ["stream"])["stream"]
         self.length = pc.sum(pc.equal(index, name)).as_py() or 0
         if not self.length:
             raise UserError(f"{path}: the {name} stream holds no document")
+        self._start = int(start * self.length)
         self._first = pc.index(index, name).as_py()  # rows are sorted by stream and position
         self._file = pq.ParquetFile(path)
         sizes = [self._file.metadata.row_group(group).num_rows for group in range(self._file.num_row_groups)]
@@ -105,7 +110,7 @@ class DocumentStream:
 
     def read(self, positions: Sequence[int]) -> list[dict]:
         """Documents at these positions, in the order given."""
-        wanted = np.asarray(positions, dtype=np.int64) + self._first
+        wanted = (np.asarray(positions, dtype=np.int64) + self._start) % self.length + self._first
         groups = np.unique(np.searchsorted(self._starts, wanted, side="right") - 1)
         found: dict[int, dict] = {}
         for group in groups.tolist():
@@ -113,4 +118,4 @@ class DocumentStream:
             inside = wanted[(wanted >= self._starts[group]) & (wanted < self._starts[group + 1])]
             rows = table.take(inside - self._starts[group]).to_pylist()
             found.update(zip(inside.tolist(), rows, strict=True))
-        return [found[row] for row in wanted.tolist()]
+        return [{**found[row], "position": place} for row, place in zip(wanted.tolist(), positions, strict=True)]

@@ -3,7 +3,8 @@
 Reads documents.parquet, tokenizer.json and, from the second shard on, the shard before, whose metadata
 says where its documents ended and which pieces it left over. So a shard depends on nothing that lies
 behind it: a longer study adds shards and changes none. A window of documents somewhat larger than the
-shard is packed, the fullest rows become the shard, and the others are carried over.
+shard is packed, the fullest rows become the shard, and the others are carried over. Each seed has streams of
+its own (smelt.corpus.contexts.streams).
 """
 
 import dataclasses
@@ -15,6 +16,7 @@ from typing import Any
 from smelt.artifacts import read_provenance, write_table
 from smelt.corpus.contexts.contexts import DocumentStream, Piece, contexts_table, pieces_of
 from smelt.corpus.contexts.packing import best_fit
+from smelt.corpus.contexts.streams import stream_kind, stream_start
 from smelt.corpus.contexts.tokenizer import encode, load_tokenizer
 from smelt.corpus.settings import Packed
 from smelt.errors import UserError, command
@@ -38,7 +40,7 @@ class Settings(Packed):
 class Options:
     """Which shard of which stream is packed."""
 
-    stream: str = dataclasses.field(metadata={"choices": ("stable", "decay")})
+    stream: str = dataclasses.field(metadata={"help": "stable or decay; of a seed above 0 as stable-seed1"})
     shard: int = dataclasses.field(metadata={"help": "its number, from 0"})
     needed: int = dataclasses.field(default=0, metadata={"help": "contexts that the study needs, for the message"})
 
@@ -120,7 +122,7 @@ def main(argv: Sequence[str]) -> None:
     reads = ["documents", "tokenizer", "previous?"]
     job = read_job("smelt.corpus.contexts.shard", __doc__, argv, Settings, reads, ["out"], Options)
     settings, options = job.settings, job.options
-    stream = DocumentStream(job.path("documents"), options.stream)
+    stream = DocumentStream(job.path("documents"), stream_kind(options.stream), stream_start(options.stream))
     size = settings.shard_contexts * settings.context
     encoder = Encoder(job.path("tokenizer"), settings.longest_segment)
     window = read_window(stream, encoder, _state(job), size + max(settings.context, size // SLACK))

@@ -1,8 +1,8 @@
 """Which contexts a step reads: a pure function of the step and the seed.
 
 A stream is a list of shards with the same number of contexts each. Both architectures of a cell and all
-branches read the same contexts in the same order. A seed above 0 permutes the contexts inside each shard, so that
-seeds differ in the order of text, while a run still reads the same shards as its neighbours.
+branches read the same contexts in the same order. A seed above 0 reads shards of other text, and permutes the contexts
+inside each shard.
 """
 
 import functools

@@ -14,6 +14,7 @@ from smelt.corpus.contexts import shard
 from smelt.corpus.contexts.contexts import DocumentStream, Piece, contexts_table, pieces_of
 from smelt.corpus.contexts.packing import best_fit, cut, fill_rows
 from smelt.corpus.contexts.shard import Settings, choose_rows
+from smelt.corpus.contexts.streams import GOLDEN, stream_kind, stream_name, stream_start
 from smelt.corpus.contexts.tokenizer import load_tokenizer, token_type
 from smelt.corpus.summary import mean_keys
 from smelt.errors import UserError
@@ -154,6 +155,31 @@ def test_a_longer_study_changes_no_shard(built):
     before = [built.shard("stable", number, **SETTINGS).read_bytes() for number in range(2)]
     again = [built.shard("stable", number, needed=1000, **SETTINGS).read_bytes() for number in range(3)]
     assert again[:2] == before
+
+
+def test_each_seed_starts_at_another_place_of_the_text(built):
+    """Prefixes of one another as for seed 0, each document once, and other text first."""
+    first, second = [], []
+    for number in range(3):
+        first += segments(built.shard("stable", number, **SETTINGS))
+        second += segments(built.shard("stable-seed1", number, **SETTINGS))
+    assert not {document for document, *_ in first} & {document for document, *_ in second}
+    names = [(document, piece) for document, piece, *_ in second]
+    assert len(set(names)) == len(names)
+    stream = DocumentStream(built.path("documents.parquet"), "stable", stream_start("stable-seed1"))
+    plain = DocumentStream(built.path("documents.parquet"), "stable")
+    turned, whole = ([row["id"] for row in one.read(range(one.length))] for one in (stream, plain))
+    place = int(stream.length * GOLDEN)
+    assert turned == whole[place:] + whole[:place] != whole
+    assert [row["position"] for row in stream.read([5, 2])] == [5, 2]
+
+
+def test_names_and_starts_of_the_streams_of_seeds():
+    names = [stream_name("decay", seed) for seed in range(5)]
+    assert names == ["decay", *(f"decay-seed{seed}" for seed in range(1, 5))]
+    assert {stream_kind(name) for name in names} == {"decay"}
+    assert [stream_start(name) for name in names] == pytest.approx([0, 0.618, 0.236, 0.854, 0.472], abs=1e-3)
+    assert 0 <= stream_start(stream_name("stable", 2**31 - 1)) < 1
 
 
 def rows_of(corpus, number):
