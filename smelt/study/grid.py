@@ -107,11 +107,11 @@ class GridStudy(Study):
         self._check_names()
         self._check_loops()
         recipes.check_rates(self.config)
-        swept: list[float] = self.config["tuning"]["learning_rates"]
-        rates: list[tuple[int | None, float | None]] = [*enumerate(swept, start=1)] or [(None, None)]
+        swept, seeds = recipes.by_scale(self.config, "tuning.learning_rates"), recipes.by_scale(self.config, "seeds")
         for names in self._network_names():
             model, trained = self._model(*names), self.config["grid"]["sparsities"][names[2]]["trained"]
-            for seed in self.config["seeds"]:
+            rates: list[tuple[int | None, float | None]] = [*enumerate(swept[names[1]], start=1)] or [(None, None)]
+            for seed in seeds[names[1]]:
                 for number, rate in rates:
                     recipe = recipes.recipe(self.config, names, self.reference, seed, rate)
                     yield Run(*names, seed, number, model, recipe.training, recipe.save_interval, trained)

@@ -4,6 +4,7 @@ Precedence: `runs` over `cells` over `training`. Errors name the key in the sect
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -94,6 +95,21 @@ def _merged(layers: Mapping[str, Mapping[str, Any]], cls: type) -> dict[str, Any
         for name in settings_of(cls)
         if any(name in part for part in layers.values())
     }
+
+
+def by_scale(config: Config, key: str) -> dict[str, list[Any]]:
+    """The list of each scale from a key, as `tuning.learning_rates`, that holds one list for all or a list for each.
+
+    Raises UserError where the mapping names no scale of the grid, or leaves one out.
+    """
+    value: Any = functools.reduce(lambda section, name: section[name], key.split("."), config)
+    scales = config["grid"]["scales"]
+    if not isinstance(value, dict):
+        return dict.fromkeys(scales, value)
+    _check_known(key, "scale", value, scales)
+    if missing := [scale for scale in scales if not value.get(scale)]:
+        raise UserError(f"{key}: no list for scale {missing[0]!r}; add it, or write one list for all scales")
+    return value
 
 
 def check_rates(config: Config) -> None:

@@ -139,6 +139,8 @@ def _mapping(part: Any, said: Setting) -> Schema:
     if classes := rules.get("of"):
         return object_schema(classes)
     schema: Schema = {"type": "object", **_bounds(rules)}
+    if typing.get_origin(part) is tuple:  # the bounds are those of each list
+        return {"type": "object", "additionalProperties": _list(list(typing.get_args(part)), said)}
     if names := rules.get("names"):
         schema["propertyNames"] = {"pattern": names[0], "description": names[1]}
     if classes := rules.get("overrides"):

@@ -123,7 +123,7 @@ class Paths:
 
         def files(study: GridStudy) -> list[str]:
             count = -(-contexts // study.config["corpus"]["shard_contexts"])
-            chosen = study.config["seeds"][0] if seed is None else seed
+            chosen = study.trained[0].seed if seed is None else seed
             folder = stream_name(stream, chosen)
             return [f"{study.root}/corpus/{folder}/shard-{number:05d}.parquet" for number in range(count)]
 

@@ -136,6 +136,17 @@ def test_seeds_are_runs_of_their_own(read):
     assert one == run_specs(read())
 
 
+def test_seeds_and_rates_may_be_lists_by_scale(read):
+    seeds = {(run.scale, run.seed) for run in read({"seeds": {"H16": [0], "H24": [0, 1]}}).trained}
+    assert seeds == {("H16", 0), ("H24", 0), ("H24", 1)}
+    sweep = read({"tuning/learning_rates": {"H16": [0.02, 0.04], "H24": [0.01]}})
+    assert {(run.scale, run.rate, run.training.learning_rate) for run in sweep.trained} == {
+        ("H16", 1, 0.02),
+        ("H16", 2, 0.04),
+        ("H24", 1, 0.01),
+    }
+
+
 def test_a_sweep_trains_each_run_at_each_rate(read):
     sweep = read({"tuning/learning_rates": [0.01, 0.02]})
     assert rates(sweep) == {

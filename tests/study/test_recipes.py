@@ -35,6 +35,19 @@ MISTAKES = [
         {"training/learning_rate": {"baseline": 0.1, "smlt": 0.1}},
         r"training\.learning_rate: 'smlt' is no architecture of the grid; did you mean 'smelt'\?",
     ),
+    # lists by scale
+    (
+        {"seeds": {"H16": [0], "H42": [0, 1]}},
+        r"seeds: 'H42' is no scale of the grid; did you mean 'H24'\?",
+    ),
+    (
+        {"seeds": {"H16": [0, 1]}},
+        r"seeds: no list for scale 'H24'; add it, or write one list for all scales",
+    ),
+    (
+        {"tuning/learning_rates": {"H16": [0.1], "H24": []}},
+        r"tuning\.learning_rates: no list for scale 'H24'; add it, or write one list for all scales",
+    ),
     (
         {"cells/H24-S85": {"learning_rate": {"H24": 0.1}}},
         r"cells\.H24-S85\.learning_rate: 'H24' is no architecture of the grid; known are baseline, smelt",

@@ -54,8 +54,9 @@ class StudyFile:
         pattern=NAME,
         reserved=RESERVED,
     )
-    seeds: tuple[int, ...] = setting(
-        "Seeds of initialisation and of the order of contexts; both architectures of a cell share them.",
+    seeds: tuple[int, ...] | dict[str, tuple[int, ...]] = setting(
+        "Seeds of initialisation and of the choice and order of text, or lists by scale; both architectures of a cell "
+        "share them.",
         (TrainingSettings.seed,),
         min_items=1,
         unique_items=True,

@@ -30,9 +30,9 @@ class Jobs:
 class Tuning:
     """The learning rates of a study that tunes."""
 
-    learning_rates: tuple[float, ...] = setting(
-        "Peak learning rates, numbered in this order, so that new ones go to the end; empty for a study that tunes "
-        "nothing.",
+    learning_rates: tuple[float, ...] | dict[str, tuple[float, ...]] = setting(
+        "Peak learning rates, or lists by scale, numbered in this order, so that new ones go to the end; empty for a "
+        "study that tunes nothing.",
         (),
         unique_items=True,
         each=POSITIVE,
