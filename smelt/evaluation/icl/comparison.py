@@ -4,7 +4,8 @@ Reads results/evaluation/task_scores.parquet and the scores of each run; writes 
 task the difference at its largest number of shots is averaged over the cells in which both beat chance, and tested
 over evaluation seeds by an exact sign flip: the demonstrations of a seed are the same for both, so the differences are
 paired. That test knows of no other noise than that of the demonstrations, and one item may decide it; beside it stands
-one over items, and a difference is resolved where both agree. Neither knows of the seed of the training.
+one over items, and a difference is resolved where both agree. What is resolved is two-sided: a loss as well as a
+gain. Neither knows of the seed of the training.
 """
 
 import dataclasses
@@ -46,8 +47,8 @@ ICL = pa.schema(
         field("p_value", pa.float64(), "one-sided sign flip over evaluation seeds: the difference is positive"),
         field("p_two_sided", pa.float64(), "the same, two-sided"),
         field("patterns", pa.int32(), "patterns of signs counted"),
-        field("p_holm", pa.float64(), "p_value after Holm's correction over the tasks of an architecture"),
-        field("item_p", pa.float64(), "one-sided sign flip over items, all their seeds and cells together"),
+        field("p_holm", pa.float64(), "p_two_sided after Holm's correction over the tasks of an architecture"),
+        field("item_p", pa.float64(), "two-sided sign flip over items, all their seeds and cells together"),
         field("item_p_holm", pa.float64(), "item_p after Holm's correction over the same tasks"),
         field("items", pa.int32(), "items of the task or of the tasks averaged"),
         field("training_seeds", pa.int32(), "seeds of the training that both have, the fewest of its cells"),
@@ -138,7 +139,11 @@ def _row(
     row |= {"p_value": test.p, "p_two_sided": test.p_two_sided, "patterns": test.patterns}
     differences = item_differences(items, one, shots, sides, [run for run in runs if run[1:3] in both])
     by_item = sign_flips(differences, EXACT_ITEMS, settings.flips, settings.seed)
-    row |= {"item_p": by_item.p, "items": len(differences), "training_seeds": _training_seeds(runs, sides[0], both)}
+    row |= {
+        "item_p": by_item.p_two_sided,
+        "items": len(differences),
+        "training_seeds": _training_seeds(runs, sides[0], both),
+    }
     left = len(cells) - len(both)
     notes = sweep.partly(one) + aggregation.error_note(row["evaluation_seeds"])
     notes += curve.note(shots)
@@ -182,7 +187,7 @@ def item_differences(items: ItemMeans, one: Member, shots: int, sides: Sides, ru
 def _correct(rows: Sequence[dict[str, Any]], found: Sequence[Member]) -> None:
     """Fill in Holm's correction over the tasks that have p-values, and say what it and the tests cannot give."""
     family = [row for row, one in zip(rows, found, strict=True) if not one.averages and row["p_value"] is not None]
-    adjusted = [holm([row[name] for row in family]) for name in ("p_value", "item_p")]
+    adjusted = [holm([row[name] for row in family]) for name in ("p_two_sided", "item_p")]
     for row, seeds, items in zip(family, *adjusted, strict=True):
         row |= {"p_holm": seeds, "item_p_holm": items, "resolved": seeds < LEVEL and items < LEVEL}
     for row, one in zip(rows, found, strict=True):
@@ -207,15 +212,12 @@ def _disagreement(row: Mapping[str, Any]) -> list[str]:
 
 def _limit(seeds: int, tests: int) -> list[str]:
     """Says so where even the same sign in all seeds would not be significant."""
-    least = 2.0**-seeds
+    least = 2.0 ** (1 - seeds)
     if least * tests < LEVEL:
         return []
-    text = f"{seeds} evaluation {'seed has' if seeds == 1 else 'seeds have'} {2**seeds} sign patterns: p cannot fall "
-    return [
-        text
-        + f"below {least:g}"
-        + (f", nor p_holm over {tests} tasks below {min(1.0, least * tests):g}" if tests > 1 else "")
-    ]
+    has = "seed has" if seeds == 1 else "seeds have"
+    text = f"{seeds} evaluation {has} {2**seeds} sign patterns: a two-sided p cannot fall below {least:g}"
+    return [text + (f", nor p_holm over {tests} tasks below {min(1.0, least * tests):g}" if tests > 1 else "")]
 
 
 def main(argv: Sequence[str]) -> None:

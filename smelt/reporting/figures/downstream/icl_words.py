@@ -49,8 +49,8 @@ def _p(row: Row) -> Iterator[str]:
     """The p-values of a row, over evaluation seeds and over items: both after Holm's correction where it has one."""
     if row["p_holm"] is not None:
         yield f"p\u00a0(Holm)\u00a0{row['p_holm']:.2g}" + ("*" if row["resolved"] else "")
-    elif row["p_value"] is not None:
-        yield f"p\u00a0{row['p_value']:.2g}"
+    elif row["p_two_sided"] is not None:
+        yield f"p\u00a0{row['p_two_sided']:.2g}"
     items = row["item_p"] if row["item_p_holm"] is None else row["item_p_holm"]
     if items is not None:
         yield f"p\u00a0(items)\u00a0{items:.2g}"
@@ -69,7 +69,7 @@ def caption(sweep: pd.DataFrame, icl: pd.DataFrame, asked: Mapping[str, str]) ->
         yield "bars: one standard error over evaluation seeds"
     if icl["difference"].notna().any():
         yield "differences at most demonstrations, over the cells in which both beat chance"
-        yield "p: one-sided sign flips over evaluation seeds, p (items): over items; of tasks after Holm's correction"
+        yield "p: two-sided sign flips over evaluation seeds, p (items): over items; of tasks after Holm's correction"
     if icl["resolved"].any():
         yield "*: resolved, as both are below 0.05"
     if (icl["training_seeds"] == 1).any():
@@ -103,7 +103,7 @@ def _least(icl: pd.DataFrame) -> Iterator[str]:
         return
     # Of the rows with the fewest seeds, those with the most patterns of signs reach the smallest p.
     fewest = rows_of(tested.sort_values(["evaluation_seeds", "patterns"], ascending=[True, False]).head(1))[0]
-    seeds, least = fewest["evaluation_seeds"], 1 / fewest["patterns"]
+    seeds, least = fewest["evaluation_seeds"], min(1.0, 2 / fewest["patterns"])
     family = tested.groupby("architecture")["p_holm"].count().max()
     after = f", {min(1.0, least * family):.2g} after Holm over {family} tasks" if family > 1 else ""
     yield f"{seeds} evaluation seed{'s' if seeds > 1 else ''}: smallest attainable p {least:.2g}{after}"
