@@ -42,14 +42,26 @@ class Settings:
         minimum=0,
         maximum=1,
     )
+    scale_correlation: float = setting(
+        "Share of the noise's variance that the endpoints of an architecture in a scale have in common, beside correlation.",
+        0.0,
+        minimum=0,
+        maximum=1,
+    )
     s_convention: str = FitSettings.s_convention
 
 
 def simulate(rows: Sequence[Mapping[str, Any]], settings: Settings) -> list[dict[str, Any]]:
     """The rows with their losses and source.
 
-    Raises UserError where an architecture has no surface, noise lacks its rmse, or a loss is not positive.
+    Raises UserError where an architecture has no surface, noise lacks its rmse, the shares of its variance exceed 1, or
+    a loss is not positive.
     """
+    if settings.correlation + settings.scale_correlation > 1:
+        raise UserError(
+            f"simulation: correlation {settings.correlation:g} and scale_correlation {settings.scale_correlation:g} "
+            "are shares of one variance and exceed 1 together; lower one"
+        )
     endpoints, losses = pd.DataFrame(rows), np.zeros(len(rows))
     for name, part in endpoints.groupby("architecture", sort=False):
         if name not in settings.surfaces:
@@ -78,8 +90,12 @@ def _noise(endpoints: pd.DataFrame, architecture: str, settings: Settings) -> Ar
     random = np.random.default_rng([settings.seed, *architecture.encode()])
     cell = endpoints.groupby(["scale", "sparsity"], sort=False, dropna=False).ngroup().to_numpy()
     alone, common = random.normal(size=len(endpoints)), random.normal(size=cell.max() + 1)
-    share = settings.correlation
-    return np.sqrt(1 - share) * alone + np.sqrt(share) * common[cell]
+    noise = np.sqrt(1 - settings.correlation - settings.scale_correlation) * alone
+    noise += np.sqrt(settings.correlation) * common[cell]
+    if settings.scale_correlation:
+        scale = endpoints.groupby("scale", sort=False, dropna=False).ngroup().to_numpy()
+        noise += np.sqrt(settings.scale_correlation) * random.normal(size=scale.max() + 1)[scale]
+    return noise
 
 
 def main(argv: Sequence[str]) -> None:

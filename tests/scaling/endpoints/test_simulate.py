@@ -81,11 +81,28 @@ def test_correlated_noise_is_common_to_a_cell_of_an_architecture(rows: list[dict
     assert 0.1 < half.mean(axis=1).var() < 1.2
 
 
+def test_noise_can_be_common_to_a_scale_of_an_architecture(rows: list[dict[str, Any]], settings: Any) -> None:
+    common = residuals(rows, settings, noise=1.0, scale_correlation=1.0)
+    for values in common.values():
+        by_scale = values.reshape(4, 18)
+        assert by_scale == pytest.approx(np.repeat(by_scale[:, :1], 18, axis=1), abs=1e-9)
+        assert by_scale[:, 0].std() > 0.2
+    assert not np.allclose(common["baseline"], common["smelt"])
+    both = residuals(rows, settings, noise=1.0, correlation=0.3, scale_correlation=0.7)["smelt"]
+    assert both == pytest.approx(np.repeat(both[:, :1], 6, axis=1), abs=1e-9)
+    cells = residuals(rows, settings, noise=1.0, correlation=1.0)["smelt"]
+    assert both == pytest.approx(np.sqrt(0.3) * cells + np.sqrt(0.7) * common["smelt"], abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"surfaces": {"baseline": {}}}, "nothing for the architecture 'smelt' of the table; known are baseline"),
         ({"noise": 1.0, "without": "rmse"}, r"surfaces\.baseline\.rmse: missing; the noise is a multiple of it"),
+        (
+            {"noise": 1.0, "correlation": 0.6, "scale_correlation": 0.5},
+            r"correlation 0\.6 and scale_correlation 0\.5 are shares of one variance and exceed 1 together; lower one",
+        ),
         ({"noise": 1e4}, r"simulation\.noise: 10000\.0 makes a loss of -"),
     ],
 )
