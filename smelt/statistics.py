@@ -57,14 +57,28 @@ def t_interval(mean: Array, spread: Array, count: NDArray[np.int64]) -> TInterva
 
 
 def jackknife_interval(estimate: float, left_out: Array) -> tuple[float, float]:
-    """95 % delete-one jackknife interval of an estimate from its values with each of n cells left out, (n,).
+    """95 % delete-one jackknife interval of an estimate from its values with each of n units left out, (n,).
 
     The error is the root of (n - 1)/n sum (x_i - mean)^2 (Efron & Tibshirani 1993, chapter 11). The reach is that of
-    Student's t with n - 1 degrees of freedom, since there are few cells.
+    Student's t with n - 1 degrees of freedom, since there are few units.
     """
     count = left_out.size
     reach = t_reach(np.sqrt((count - 1) / count * ((left_out - left_out.mean()) ** 2).sum()), count)
     return estimate - reach, estimate + reach
+
+
+def t_p(values: Array) -> float:
+    """Two-sided p-value that values, (n,), have a mean of zero: Student's t with n - 1 degrees of freedom.
+
+    Raises ValueError for fewer than two values.
+    """
+    error = standard_error(values)
+    if error is None:
+        raise ValueError("a mean of fewer than two values has no error")
+    mean = float(np.mean(values))
+    if error == 0:
+        return float(mean == 0)
+    return float(2 * stdtr(len(values) - 1, -abs(mean) / error))
 
 
 def percentile_interval(values: Array) -> tuple[Array, Array]:

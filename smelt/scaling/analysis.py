@@ -28,18 +28,13 @@ from smelt.scaling.endpoints import user_table
 from smelt.scaling.endpoints.table import ENDPOINTS, select_points, select_sparsities
 from smelt.scaling.endpoints.user_table import EndpointTable
 from smelt.scaling.fitting.draws import coefficients_schema
-from smelt.scaling.fitting.fit import Fitted, cells_of, coefficient_row, fit_surfaces
+from smelt.scaling.fitting.fit import Fitted, cells_of, coefficient_row, fit_surfaces, scales_of
+from smelt.scaling.fitting.intervals import LeftOut
 from smelt.scaling.gains import iso_loss_gain as iso_loss
-from smelt.scaling.gains.comparison import (
-    Comparison,
-    FittedSurface,
-    Frontier,
-    budgets,
-    compare,
-    frontiers,
-    labels,
-)
-from smelt.scaling.gains.gain import answers, gain_row
+from smelt.scaling.gains.comparison import Comparison, budgets, compare
+from smelt.scaling.gains.frontiers import FittedSurface, Frontier, frontiers, labels
+from smelt.scaling.gains.gain import answers, gain_row, gain_rows
+from smelt.scaling.gains.joint import Joint, verdicts
 from smelt.scaling.settings import Settings
 from smelt.surfaces.catalogue import SURFACES
 from smelt.surfaces.points import Points
@@ -83,7 +78,7 @@ class Analysis:
         """
         if not (budget > 0 and math.isfinite(budget)):
             raise UserError(f"budget {budget!r}: expected training FLOPs, a positive number such as 1e20")
-        row = gain_row(self.comparison(architecture, sparsity), budget)
+        row = gain_row(self.comparison(architecture, sparsity), budget, self._verdicts[architecture])
         return Gain(
             **{name: row[name] for name in ("architecture", "reference", "sparsity", "gain", "multiplier", "window")},
             budget=budget,
@@ -123,6 +118,10 @@ class Analysis:
         """Gains at the settings' budgets, by default two inside the trained compute and one beyond it (ce_gain.csv)."""
         return tables.from_arrow(self._answers["ce_gain"])
 
+    def gain_rows(self) -> list[dict[str, Any]]:
+        """The rows of `gains` alone, without the other tables."""
+        return gain_rows(self._comparisons, self.budgets, self._verdicts)
+
     def allocation(self) -> pd.DataFrame:
         """Compute-optimal model and tokens of each architecture at the same budgets (allocation.csv)."""
         return tables.from_arrow(self._answers["allocation"])
@@ -131,6 +130,10 @@ class Analysis:
     def budgets(self) -> list[float]:
         """Training FLOPs of the rows of `gains` and `allocation`."""
         return budgets(self.surfaces, self.settings)
+
+    @functools.cached_property
+    def _verdicts(self) -> dict[str, Joint]:
+        return verdicts(self.points, self.settings)
 
     @functools.cached_property
     def _frontiers(self) -> dict[tuple[str, str], Frontier]:
@@ -142,7 +145,7 @@ class Analysis:
 
     @functools.cached_property
     def _answers(self) -> dict[str, pa.Table]:
-        return answers(self.surfaces, self.settings)
+        return answers(self.surfaces, self.settings, self._verdicts)
 
 
 def read(endpoints: str | Path | pd.DataFrame, s_convention: str = "baseline") -> EndpointTable:
@@ -208,6 +211,7 @@ def _surface(points: Points, fitted: Fitted, cells: Sequence[Cell]) -> FittedSur
         at_bound="none" if fit is None else " ".join(fit.at_bound) or "none",
         reason=fitted.reason,
         draws=fitted.drawn.draws,
-        without=fitted.without.draws,
-        cells=cells,
+        without_cells=LeftOut(cells, fitted.without_cells.draws),
+        without_scales=LeftOut([(scale,) for scale in scales_of(cells)], fitted.without_scales.draws),
+        inside_delta=None if fit is None else fit.inside_delta,
     )

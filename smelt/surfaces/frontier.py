@@ -14,9 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from smelt.surfaces.hull import factor_outside, hull
 from smelt.surfaces.points import Array, Points
 
 INSIDE, EDGE, EXTRAPOLATED = "inside", "edge", "extrapolated"
+FARTHEST = 1.5  # factor outside the trained (F, D) beyond which an optimum is extrapolated
+ROUNDING = 1e-9  # of that factor
 LARGEST = 700.0  # of a log ratio, so that a gain stays a finite number
 
 
@@ -33,18 +36,20 @@ class Slice(NamedTuple):
     c: Array
 
 
-class Box(NamedTuple):
-    """What an architecture was trained on: the ranges of F, D and C = F D of its fitted endpoints."""
+class Trained(NamedTuple):
+    """What an architecture was trained on: ranges of F, D and C = F D of its endpoints, and the region of (F, D)."""
 
     flops: tuple[float, float]
     tokens: tuple[float, float]
     compute: tuple[float, float]
+    corners: Array  # of the region, as `hull` gives them
 
 
-def box(points: Points) -> Box:
-    """The trained (F, D) box and compute window."""
+def trained(points: Points) -> Trained:
+    """The trained region of (F, D) and the compute window."""
     values = (points.flops, points.tokens, points.flops * points.tokens)
-    return Box(*((float(value.min()), float(value.max())) for value in values))
+    flops, tokens, compute = ((float(value.min()), float(value.max())) for value in values)
+    return Trained(flops, tokens, compute, hull(points.flops, points.tokens))
 
 
 def loss(surface: Slice, flops: Array | float, tokens: Array | float) -> Array:
@@ -113,13 +118,37 @@ def meaningful(surface: Slice) -> NDArray[np.bool_]:
     return np.asarray((surface.a > 0) & (surface.c > 0))
 
 
-def window(surface: Slice, trained: Box, compute: float) -> str:
-    """Where the optimum for `compute` lies: in the trained (F, D) box, in the compute window only, or outside."""
+def window(surface: Slice, trained: Trained, compute: float) -> str:
+    """Where the optimum for `compute` lies: in the trained (F, D), at most FARTHEST outside, or farther.
+
+    A compute outside the trained window is extrapolated wherever its optimum lies.
+    """
     if not trained.compute[0] <= compute <= trained.compute[1]:
         return EXTRAPOLATED
-    flops, tokens = optimum(surface, compute)
-    inside = trained.flops[0] <= flops <= trained.flops[1] and trained.tokens[0] <= tokens <= trained.tokens[1]
-    return INSIDE if inside else EDGE
+    outside = float(factor_outside(trained.corners, *optimum(surface, compute)))
+    return INSIDE if outside <= 1 + ROUNDING else EDGE if outside <= FARTHEST else EXTRAPOLATED
+
+
+def whereabouts(flops: float, tokens: float, trained: Trained) -> str:
+    """Where an optimum at F (FLOPs per token) and D (tokens) lies beside what was trained, in words with numbers."""
+    factor = float(factor_outside(trained.corners, np.asarray(flops), np.asarray(tokens)))
+    if factor <= 1 + ROUNDING:
+        return f"optimum at {flops:.1e} FLOPs a token, inside the trained (F, D)"
+    beyond = {
+        f"{flops:.1e} FLOPs a token, {{}} below the smallest network trained": trained.flops[0] / flops,
+        f"{flops:.1e} FLOPs a token, {{}} above the largest network trained": flops / trained.flops[1],
+        f"{tokens:.1e} tokens, {{}} below the shortest training": trained.tokens[0] / tokens,
+        f"{tokens:.1e} tokens, {{}} above the longest training": tokens / trained.tokens[1],
+    }
+    text, ratio = max(beyond.items(), key=lambda item: item[1])
+    if ratio < factor * (1 - ROUNDING):  # off a grid that fills no box, such as a ladder of sizes
+        text, ratio = f"{flops:.1e} FLOPs a token and {tokens:.1e} tokens, {{}} outside the trained (F, D)", factor
+    return f"optimum at {text.format(_times(ratio))}"
+
+
+def _times(ratio: float) -> str:
+    """A factor above 1 in words, to two digits: 1 % where it is small, else so many times."""
+    return f"{100 * (ratio - 1):.2g} %" if ratio < FARTHEST else f"{float(f'{ratio:.2g}'):,.15g} times"
 
 
 def weakest(*windows: str) -> str:

@@ -60,6 +60,7 @@ def endpoint_rows(
     noise: float = 0.0,
     seed: int = 0,
     steps: Sequence[int] = STEPS,
+    nominal: Mapping[str, float] = VALUES,
 ) -> list[dict[str, Any]]:
     """Endpoints on the surfaces, with `noise` x the published RMSE around them."""
     random = np.random.default_rng(seed)
@@ -74,7 +75,7 @@ def endpoint_rows(
                 values: tuple[Any, ...] = (name, scale, sparsity, 0, step, tokens, float(flops), float(flops) * tokens)
                 values += (value, loss, loss, "trained", int(flops), 512)
                 row = dict(zip(ENDPOINTS.names, values, strict=False))
-                rows.append(dict.fromkeys(ENDPOINTS.names) | row | {"S_nominal": VALUES[sparsity]})
+                rows.append(dict.fromkeys(ENDPOINTS.names) | row | {"S_nominal": nominal[sparsity]})
     return rows
 
 

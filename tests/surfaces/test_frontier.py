@@ -1,5 +1,8 @@
 """Closed forms: the paper's numbers, minimum, inversion, windows."""
 
+import dataclasses
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -123,11 +126,48 @@ def test_a_hopeless_target_gives_a_finite_gain() -> None:
 
 
 def test_windows() -> None:
-    box = frontier.box(points(endpoint_rows(), "baseline"))
-    assert box.compute == pytest.approx((1.296e19, 2.206e21), rel=2e-3)
+    trained = frontier.trained(points(endpoint_rows(), "baseline"))
+    assert trained.compute == pytest.approx((1.296e19, 2.206e21), rel=2e-3)
     # The optimum leaves the trained F a little below the end of the compute window.
-    places = {5e18: "extrapolated", 1e20: "inside", 8e20: "inside", 1.1e21: "edge", 2e21: "edge", 3e21: "extrapolated"}
+    places = {
+        5e18: "extrapolated",
+        1e20: "inside",
+        8e20: "inside",
+        1.1e21: "edge",
+        1.7e21: "edge",
+        2e21: "extrapolated",
+        3e21: "extrapolated",
+    }
     dense = cut("baseline", 0.85)
-    assert {compute: frontier.window(dense, box, compute) for compute in places} == places
+    assert {compute: frontier.window(dense, trained, compute) for compute in places} == places
+    edge, beyond = (frontier.optimum(dense, compute)[0] / trained.flops[1] for compute in (1.7e21, 2e21))
+    assert 1.4 < edge < frontier.FARTHEST < beyond
     assert frontier.weakest("inside", "edge") == "edge"
     assert frontier.weakest("extrapolated", "inside") == "extrapolated"
+
+
+@pytest.mark.parametrize(
+    ("flops", "tokens", "words"),
+    [
+        (120.0, 1e9, "optimum at 1.2e+02 FLOPs a token, 20,000 times below the smallest network trained"),
+        (9.6e6, 1e9, "optimum at 9.6e+06 FLOPs a token, 2 times above the largest network trained"),
+        (4.848e6, 1e9, "optimum at 4.8e+06 FLOPs a token, 1 % above the largest network trained"),
+        (3e6, 1e7, "optimum at 1.0e+07 tokens, 10 times below the shortest training"),
+        (3e6, 3e10, "optimum at 3.0e+10 tokens, 3 times above the longest training"),
+        (3e6, 1e9, "optimum at 3.0e+06 FLOPs a token, inside the trained (F, D)"),
+    ],
+)
+def test_where_an_optimum_lies_in_words(flops: float, tokens: float, words: str) -> None:
+    sizes, lengths = (np.array(values) for values in zip(*itertools.product((2.4e6, 4.8e6), (1e8, 1e10)), strict=True))
+    assert frontier.whereabouts(flops, tokens, trained_on(sizes, lengths)) == words
+
+
+def test_off_a_ladder_of_sizes_is_outside_in_words() -> None:
+    sizes = np.array([1e6, 4e6, 1.6e7])
+    words = frontier.whereabouts(4e6, 3.2e8, trained_on(sizes, 20 * sizes))
+    assert words == "optimum at 4.0e+06 FLOPs a token and 3.2e+08 tokens, 2 times outside the trained (F, D)"
+
+
+def trained_on(flops: Array, tokens: Array) -> frontier.Trained:
+    some = points(endpoint_rows(), "baseline")
+    return frontier.trained(dataclasses.replace(some, variables={"flops": flops, "tokens": tokens}))

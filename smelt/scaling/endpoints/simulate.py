@@ -43,7 +43,8 @@ class Settings:
         maximum=1,
     )
     scale_correlation: float = setting(
-        "Share of the noise's variance that the endpoints of an architecture in a scale have in common, beside correlation.",
+        "Share of the noise's variance that the endpoints of an architecture in a scale have in common, beside "
+        "correlation.",
         0.0,
         minimum=0,
         maximum=1,

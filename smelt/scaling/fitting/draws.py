@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from smelt import tables
 from smelt.artifacts import field
-from smelt.scaling.fitting.intervals import Draws
+from smelt.scaling.fitting.intervals import Draws, LeftOut
 from smelt.surfaces.catalogue import SMELT, Surface
 from smelt.surfaces.points import Array
 
@@ -27,8 +28,9 @@ def draws_schema(surface: Surface) -> pa.Schema:
 
 def without_schema(surface: Surface) -> pa.Schema:
     """Columns of surfaces_without.parquet."""
-    scale = field("scale", pa.string(), "label of the scale of the cell that is left out")
-    return pa.schema([scale, field("sparsity", pa.string(), "label of its sparsity"), *_fits(surface)])
+    scale = field("scale", pa.string(), "label of the scale that is left out, or of the cell's")
+    sparsity = field("sparsity", pa.string(), "label of the cell's sparsity; missing where the whole scale is left out")
+    return pa.schema([scale, sparsity, *_fits(surface)])
 
 
 def _fits(surface: Surface) -> list[pa.Field]:
@@ -81,10 +83,31 @@ def _end(name: str, end: str) -> pa.Field:
 
 
 def read_draws(path: str | Path, surface: Surface) -> dict[str, Draws]:
-    """The draws (or the surfaces with a cell left out) of each architecture, in the table's order.
+    """The draws of each architecture, in the table's order.
 
     Raises UserError where the file is missing or lacks a column of the surface.
     """
+    return draws_of(tables.read(path), surface)
+
+
+def read_without(path: str | Path, surface: Surface) -> tuple[dict[str, LeftOut], dict[str, LeftOut]]:
+    """The surfaces of each architecture with each cell left out, and with each scale.
+
+    Raises UserError where the file is missing or lacks a column of the surface.
+    """
+    table = tables.read(path)
+    whole = table["sparsity"].isna()
+    cells = list(table.loc[~whole, ["scale", "sparsity"]].drop_duplicates().itertuples(index=False, name=None))
+    scales = [(scale,) for scale in table.loc[whole, "scale"].drop_duplicates()]
+    by_cell, by_scale = draws_of(table[~whole], surface), draws_of(table[whole], surface)
+    return (
+        {name: LeftOut(cells, refits) for name, refits in by_cell.items()},
+        {name: LeftOut(scales, refits) for name, refits in by_scale.items()},
+    )
+
+
+def draws_of(table: pd.DataFrame, surface: Surface) -> dict[str, Draws]:
+    """The refitted surfaces of each architecture in a table that has their columns, in its order."""
     return {
         str(name): Draws(
             values=np.stack([tables.numbers(part, coefficient) for coefficient in surface.coefficients], axis=1),
@@ -93,7 +116,7 @@ def read_draws(path: str | Path, surface: Surface) -> dict[str, Draws]:
             at_bound=part["at_bound"].to_numpy(dtype=np.str_),
             coefficients=surface.coefficients,
         )
-        for name, part in tables.read(path).groupby("architecture", sort=False)
+        for name, part in table.groupby("architecture", sort=False)
     }
 
 

@@ -2,7 +2,7 @@
 
 Reads results/scaling/endpoints.parquet; writes coefficients.parquet (values, intervals and the fit's
 certificate), draws.parquet (the surface of every bootstrap draw), surfaces_without.parquet (that with each
-cell left out) and residuals.parquet (each fitted endpoint beside its prediction).
+cell and each scale left out) and residuals.parquet (each fitted endpoint beside its prediction).
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from smelt.labels import Cell
 from smelt.scaling.endpoints.table import ENDPOINTS, read_points
 from smelt.scaling.fitting import point_fit, refit, resampling
 from smelt.scaling.fitting.draws import coefficients_schema, draws_schema, without_schema
-from smelt.scaling.fitting.intervals import Draws, support
+from smelt.scaling.fitting.intervals import Draws, LeftOut, support
 from smelt.scaling.fitting.outliers import outlying
 from smelt.scaling.settings import Settings
 from smelt.statistics import jackknife_interval
@@ -43,7 +43,7 @@ CERTIFICATE = ("rmse_nats", "objective", "gradient_norm", "iterations", "start_s
 
 @dataclasses.dataclass(frozen=True)
 class Refits:
-    """A surface on other weights of its points: the draws, or each cell left out."""
+    """A surface on other weights of its points: the draws, or each cell or scale left out."""
 
     draws: Draws
     objectives: Array
@@ -57,7 +57,8 @@ class Fitted:
     design: Design
     fit: point_fit.Fit | None
     drawn: Refits
-    without: Refits
+    without_cells: Refits
+    without_scales: Refits
     reason: str
 
 
@@ -74,9 +75,9 @@ def choices(settings: Settings) -> Surface:
     return SURFACES[settings.surface]
 
 
-def fit_point(points: Points, settings: Settings) -> tuple[Array | None, str, str]:
-    """The surface of the settings fitted to some points: coefficients (or none), those on a bound, and a reason."""
-    _, fit, reason = _point(points, choices(settings), settings)
+def fit_point(points: Points, settings: Settings, surface: Surface | None = None) -> tuple[Array | None, str, str]:
+    """The surface (that of the settings) fitted to some points: coefficients (or none), those on a bound, a reason."""
+    _, fit, reason = _point(points, surface or choices(settings), settings)
     return (None, "none", reason) if fit is None else (fit.values, " ".join(fit.at_bound) or "none", reason)
 
 
@@ -97,6 +98,11 @@ def cells_of(points: Mapping[str, Points]) -> list[Cell]:
     return sorted({cell for one in points.values() for cell in one.cells})
 
 
+def scales_of(cells: Sequence[Cell]) -> list[str]:
+    """The scales of the cells, in order."""
+    return list(dict.fromkeys(scale for scale, _ in cells))
+
+
 def _point(points: Points, surface: Surface, settings: Settings) -> tuple[Design, point_fit.Fit | None, str]:
     fixed = surface.fixed(points)
     design = surface.design(points, {name: value for name, (value, _) in fixed.items()})
@@ -109,8 +115,13 @@ def _point(points: Points, surface: Surface, settings: Settings) -> tuple[Design
 def _fitted(points: Points, surface: Surface, drawn: Array, cells: Sequence[Cell], settings: Settings) -> Fitted:
     design, fit, reason = _point(points, surface, settings)
     refits = _refits(points, design, fit, drawn, settings)
-    without = _refits(points, design, fit, resampling.without_each(points, cells), settings)
-    return Fitted(points, design, fit, refits, without, reason)
+    # Refits made together may take over one another's solution, so each kind is made by itself.
+    kept = (
+        resampling.without_each(points.cells, cells),
+        resampling.without_each(points.scale.tolist(), scales_of(cells)),
+    )
+    without_cells, without_scales = (_refits(points, design, fit, weights, settings) for weights in kept)
+    return Fitted(points, design, fit, refits, without_cells, without_scales, reason)
 
 
 def _refits(points: Points, design: Design, fit: point_fit.Fit | None, weights: Array, settings: Settings) -> Refits:
@@ -157,8 +168,7 @@ def coefficient_row(name: str, fitted: Fitted, settings: Settings, points: Mappi
     row["draws"] = usable.count
     row["gamma_jackknife_low"], row["gamma_jackknife_high"] = _jackknife(fitted)
     narrow = resampling.NARROW.get(settings.resample, "")
-    without = dict(zip(cells_of(points), fitted.without.draws.values, strict=True))
-    far = outlying(points[name], surface, fit.values, without)
+    far = outlying(points[name], surface, fit.values, LeftOut(cells_of(points), fitted.without_cells.draws))
     row["reason"] = "; ".join(filter(None, (fitted.reason, *far, narrow, *usable.caveats))) or None
     return row
 
@@ -172,7 +182,7 @@ def _gamma(fitted: Fitted, values: Array) -> Array:
 def _jackknife(fitted: Fitted) -> tuple[float | None, float | None]:
     """gamma's interval from its values with each cell left out, where all of them are determined."""
     assert fitted.fit is not None
-    one = fitted.without.draws
+    one = fitted.without_cells.draws
     count = one.converged.size
     if count < 2 or not (one.identified & one.converged & (one.at_bound == "none")).all():
         return None, None
@@ -187,10 +197,16 @@ def draw_rows(fits: Mapping[str, Fitted]) -> pd.DataFrame:
 
 
 def without_rows(fits: Mapping[str, Fitted], cells: Sequence[Cell]) -> pd.DataFrame:
-    """One row for each of `cells` left out, for each architecture, the columns of surfaces_without.parquet."""
+    """One row for each of `cells` left out and then for each of their scales, the columns of surfaces_without.parquet.
+
+    Within each kind the rows are by architecture.
+    """
     scales, sparsities = zip(*cells, strict=True)
-    parts = [_refit_rows(name, fitted.without) for name, fitted in fits.items()]
-    return pd.concat([part.assign(scale=scales, sparsity=sparsities) for part in parts], ignore_index=True)
+    by_cell = [_refit_rows(name, fitted.without_cells) for name, fitted in fits.items()]
+    by_scale = [_refit_rows(name, fitted.without_scales) for name, fitted in fits.items()]
+    parts = [part.assign(scale=scales, sparsity=sparsities) for part in by_cell]
+    parts += [part.assign(scale=scales_of(cells), sparsity=None) for part in by_scale]
+    return pd.concat(parts, ignore_index=True)
 
 
 def _refit_rows(architecture: str, refits: Refits) -> pd.DataFrame:

@@ -17,13 +17,21 @@ MOST_EXCLUDED = 0.10  # share of draws that may be excluded before there is no i
 
 @dataclasses.dataclass(frozen=True)
 class Draws:
-    """The refitted surfaces of one architecture, one entry per draw (or per cell that is left out)."""
+    """The refitted surfaces of one architecture, one entry per draw (or per unit that is left out)."""
 
     values: Array  # (draws, P), missing where not identified
     converged: NDArray[np.bool_]
     identified: NDArray[np.bool_]
     at_bound: NDArray[np.str_]  # the coefficients on a bound in each draw, or "none"
     coefficients: tuple[str, ...] = SMELT.coefficients  # their names
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftOut:
+    """The surfaces of one architecture with each unit left out, in the order of the units."""
+
+    units: Sequence[tuple[str, ...]]  # cells, (scale, sparsity), or scales, (scale,)
+    refits: Draws
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,12 +5,10 @@ draw the surface to itself; the surface without that cell shows it. No interval 
 surface is not resolved until the endpoints are left out.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
-from smelt.labels import Cell
+from smelt.scaling.fitting.intervals import LeftOut
 from smelt.surfaces.catalogue import Surface
 from smelt.surfaces.points import Array, Points
 
@@ -24,19 +22,20 @@ TO_DEVIATION = 1.4826  # times the median absolute deviation of normal residuals
 NAMED = 3  # cells that a reason names
 
 
-def outlying(points: Points, surface: Surface, values: Array | None, without: Mapping[Cell, Array]) -> list[str]:
+def outlying(points: Points, surface: Surface, values: Array | None, without: LeftOut | None = None) -> list[str]:
     """Which endpoints of an architecture are outlying, as one reason; empty where none is or nothing was fitted.
 
-    `values` are the coefficients, (P,), and `without` those fitted without each cell, NaN where that was not possible.
+    `values` are the coefficients, (P,), and `without` the surfaces fitted without each cell.
     """
     if values is None or points.loss.size < LEAST_SHARE * len(values):
         return []
+    others = {} if without is None else _determined(surface, without)
     cells = sorted(set(points.cells))
     members = [(points.scale == scale) & (points.sparsity == sparsity) for scale, sparsity in cells]
     expected = surface.predict(values, points.variables)
     far = _far_off(np.log(points.loss / expected), members)
     for cell, inside in zip(cells, members, strict=True):
-        alone = surface.predict(without.get(cell, np.full_like(values, np.nan)), points.variables)
+        alone = surface.predict(others.get(cell, np.full_like(values, np.nan)), points.variables)
         if _drawn(np.log(points.loss / alone), inside):
             far, expected = far | inside, np.where(inside, alone, expected)
     parts = [
@@ -49,6 +48,15 @@ def outlying(points: Points, surface: Surface, values: Array | None, without: Ma
     more = f" and others in {len(parts) - NAMED} more cells" if len(parts) > NAMED else ""
     named = ", ".join(parts[:NAMED]) + more
     return [f"{points.architecture}: outlying endpoints, {named}; leave them out or measure them again"]
+
+
+def _determined(surface: Surface, without: LeftOut) -> dict[tuple[str, ...], Array]:
+    """The coefficients without each cell, (P,) each, where the other cells determine a surface that falls."""
+    refits = without.refits
+    exponents = [surface.coefficients.index(name) for name in ("a", "c")]
+    sound = refits.identified & refits.converged & (refits.at_bound == "none")
+    sound = sound & (refits.values[:, exponents] > 0).all(axis=1)
+    return {cell: values for cell, values, kept in zip(without.units, refits.values, sound, strict=True) if kept}
 
 
 def _far_off(residual: Array, members: list[NDArray[np.bool_]]) -> NDArray[np.bool_]:

@@ -71,8 +71,7 @@ def draw_weights(points: Mapping[str, Points], settings: Settings) -> dict[str, 
     return {name: drawn[:, [column[key] for key in of_points]] for name, of_points in keys.items()}
 
 
-def without_each(points: Points, cells: Sequence[tuple[str, str]]) -> Array:
-    """Weights that leave out one cell after the other, (cells, points)."""
-    of_points = points.cells
-    kept = [[float(of_point != cell) for of_point in of_points] for cell in cells]
-    return np.array(kept).reshape(len(cells), len(of_points))
+def without_each(of_points: Sequence[Hashable], units: Sequence[Hashable]) -> Array:
+    """Weights that leave out one unit (a cell, a scale) after the other, (units, points); each point has its unit."""
+    kept = [[float(of_point != unit) for of_point in of_points] for unit in units]
+    return np.array(kept).reshape(len(units), len(of_points))

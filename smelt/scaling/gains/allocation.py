@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from smelt.artifacts import field
-from smelt.scaling.gains.comparison import Frontier, compute_window, sentence
+from smelt.scaling.gains.comparison import compute_window, sentence
+from smelt.scaling.gains.frontiers import Frontier
 from smelt.surfaces import frontier
 
 CURVE_POINTS = 81  # of each frontier, from the start of the compute window to ten times its end
@@ -14,7 +15,8 @@ CURVE_POINTS = 81  # of each frontier, from the start of the compute window to t
 BUDGET = field("budget_flops", pa.float64(), "C: training FLOPs")
 SPARSITY = field("sparsity", pa.string(), "label of the sparsity; its value is in S")
 S = field("S", pa.float64(), "sparsity at which the frontiers are read")
-WINDOW = field("window", pa.string(), "inside the trained (F, D) box, edge (compute window only), or extrapolated")
+WINDOW = field("window", pa.string(), "inside the trained (F, D), edge (up to 1.5 times outside), or extrapolated")
+FACTOR_OUTSIDE = field("factor_outside", pa.float64(), "factor by which the optimum lies outside the trained (F, D)")
 REASON = field("reason", pa.string(), "why a value is missing or not resolved, and what was held or left out")
 ALLOCATION = pa.schema(
     [
@@ -29,6 +31,7 @@ ALLOCATION = pa.schema(
         WINDOW,
         REASON,
         S,
+        FACTOR_OUTSIDE,
     ]
 )
 FRONTIER = pa.schema(
@@ -52,16 +55,20 @@ def allocation_row(frontier_: Frontier, budget: float) -> dict[str, Any]:
     row |= {"budget_flops": budget, "sparsity": label, "S": frontier_.settings.sparsity_values[label]}
     row["architecture"] = frontier_.name
     reasons = frontier_.invalid_because
+    optimum = frontier_.optimum(budget) if frontier_.has_optimum else None
+    if optimum:
+        row["factor_outside"] = optimum.outside
     if reasons:
         row["window"] = compute_window([frontier_.surface], budget)
-    else:
-        flops, tokens = frontier.optimum(frontier_.fitted, budget)
-        row |= {"flops_per_token": float(flops), "tokens": float(tokens), "tpp": float(6 * tokens / flops)}
+    elif optimum:
+        row |= {"flops_per_token": optimum.flops, "tokens": optimum.tokens, "tpp": 6 * optimum.tokens / optimum.flops}
         row["window"] = frontier_.window(budget)
         with np.errstate(all="ignore"):  # of the draws that are not used
             ratios = frontier.tokens_per_parameter(frontier_.drawn, budget)
         row["tpp_low"], row["tpp_high"] = frontier_.usable.interval(ratios)
         reasons = [*frontier_.surface.outlying, *frontier_.usable.caveats]
+    if optimum and (optimum.far or reasons is frontier_.invalid_because):
+        reasons = [*reasons, optimum.where]
     row["reason"] = sentence(reasons)
     return row
 
@@ -70,7 +77,7 @@ def frontier_rows(frontier_: Frontier) -> list[dict[str, Any]]:
     """The frontier of one architecture at one sparsity with its band, as far as it exists: Eq. 4."""
     if frontier_.invalid_because:
         return []
-    start, end = frontier_.box.compute
+    start, end = frontier_.trained.compute
     rows = []
     for budget in np.geomspace(start, 10 * end, CURVE_POINTS).tolist():
         with np.errstate(all="ignore"):

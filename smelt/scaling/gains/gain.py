@@ -5,7 +5,7 @@ allocation.parquet, frontier.parquet, gain_curve.parquet, leave_one_out.parquet 
 A value that is missing or not resolved says why.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,10 +17,11 @@ from smelt.artifacts import field
 from smelt.errors import command
 from smelt.job import read_job
 from smelt.scaling.endpoints.table import read_points
-from smelt.scaling.gains import leave_one_out
+from smelt.scaling.gains import joint, leave_one_out
 from smelt.scaling.gains.allocation import (
     ALLOCATION,
     BUDGET,
+    FACTOR_OUTSIDE,
     FRONTIER,
     REASON,
     SPARSITY,
@@ -29,16 +30,8 @@ from smelt.scaling.gains.allocation import (
     allocation_row,
     frontier_rows,
 )
-from smelt.scaling.gains.comparison import (
-    Comparison,
-    FittedSurface,
-    budgets,
-    compare,
-    frontiers,
-    labels,
-    read_surfaces,
-    sentence,
-)
+from smelt.scaling.gains.comparison import Comparison, budgets, compare, sentence
+from smelt.scaling.gains.frontiers import FittedSurface, frontiers, labels, read_surfaces
 from smelt.scaling.gains.gain_curve import GAIN_CURVE, curve_rows
 from smelt.scaling.gains.surface_pairs import SURFACE_PAIRS, pair_rows
 from smelt.scaling.settings import Settings
@@ -67,6 +60,16 @@ CE_GAIN = pa.schema(
         field("jackknife_low", pa.float64(), "low end of the gain's 95 % delete-one-cell jackknife interval"),
         field("jackknife_high", pa.float64(), "high end of the gain's 95 % delete-one-cell jackknife interval"),
         field("inversion_error", pa.float64(), "|gain - gain by numerical minimisation and inversion|"),
+        field("scales_low", pa.float64(), "low end of the gain's 95 % delete-one-scale jackknife interval"),
+        field("scales_high", pa.float64(), "high end of the gain's 95 % delete-one-scale jackknife interval"),
+        field("joint_p", pa.float64(), "p-value that all gains of the architecture are zero, Holm over architectures"),
+        field("flops_per_token", pa.float64(), "F*: training FLOPs per token of the architecture's optimum"),
+        field("tokens", pa.float64(), "D*: training tokens of the architecture's optimum"),
+        field("flops_per_token_reference", pa.float64(), "F* of the reference at C_ref"),
+        field("tokens_reference", pa.float64(), "D* of the reference at C_ref"),
+        FACTOR_OUTSIDE,
+        field("inside_delta", pa.float64(), "share of the architecture's residuals inside the Huber delta"),
+        field("inside_delta_reference", pa.float64(), "share of the reference's residuals inside the Huber delta"),
     ]
 )
 
@@ -80,20 +83,26 @@ TABLES = {
 }
 
 
-def gain_row(comparison: Comparison, budget: float) -> dict[str, Any]:
-    """CE gain of an architecture over the reference at one budget (training FLOPs) and sparsity: Eq. 5."""
+def gain_row(comparison: Comparison, budget: float, verdict: joint.Joint) -> dict[str, Any]:
+    """CE gain of an architecture over the reference at one budget (training FLOPs) and sparsity: Eq. 5.
+
+    `verdict` is that on all gains of the architecture together, without which no row is resolved.
+    """
     settings, label = comparison.settings, comparison.label
     row: dict[str, Any] = dict.fromkeys(CE_GAIN.names)
     row |= {"architecture": comparison.target.name, "reference": comparison.reference.name}
     row |= {"budget_flops": budget, "sparsity": label, "S": settings.sparsity_values[label]}
     row |= {"s_convention": settings.s_convention, "draws": 0, "endpoints": comparison.endpoints}
-    row |= {"surface": settings.surface, "resample": settings.resample}
+    row |= {"surface": settings.surface, "resample": settings.resample, "joint_p": verdict.p}
+    row["inside_delta"] = comparison.target.surface.inside_delta
+    row["inside_delta_reference"] = comparison.reference.surface.inside_delta
     caveats: list[str] = []
-    unresolved_because = comparison.invalid_because
-    if unresolved_because:
+    if unresolved_because := comparison.invalid_because:
         row["window"] = comparison.compute_window(budget)
+        unresolved_because = [*unresolved_because, *_place(row, comparison)]
     else:
         unresolved_because, caveats = _fill(row, comparison)
+        unresolved_because += verdict.unresolved_because
     unpaired, beside = comparison.pairing
     unresolved_because = [*unresolved_because, *unpaired]
     row["resolved"] = row["gain"] is not None and not unresolved_because
@@ -117,7 +126,8 @@ def _fill(row: dict[str, Any], comparison: Comparison) -> tuple[list[str], list[
     else:
         unresolved_because.append(f"the frontier cannot be inverted: {name} never reaches this loss")
     if row["window"] == frontier.EXTRAPOLATED:
-        unresolved_because.append("extrapolated beyond the trained compute")
+        unresolved_because += comparison.extrapolated_because(budget)
+    _place(row, comparison)
     usable, gains = comparison.usable, comparison.drawn_gains(budget)
     row["gain_low"], row["gain_high"] = usable.interval(gains)
     row["draws"] = usable.count
@@ -128,11 +138,49 @@ def _fill(row: dict[str, Any], comparison: Comparison) -> tuple[list[str], list[
         never = float((gains[usable.usable] >= 1).mean())
         caveats = [f"in {100 * never:.3g} % of the draws {name} never reaches this loss"] if never else []
         caveats += usable.caveats
-    row["jackknife_low"], row["jackknife_high"], why = leave_one_out.gain_interval(comparison, budget)
-    return unresolved_because, [*caveats, *([why] if why else [])]
+    by_cell, by_scale = leave_one_out.over_cells(comparison, budget), leave_one_out.over_scales(comparison, budget)
+    row["jackknife_low"], row["jackknife_high"] = by_cell.interval
+    row["scales_low"], row["scales_high"] = by_scale.interval
+    if by_scale.missing_because:
+        unresolved_because.append(by_scale.missing_because)
+    elif row["scales_low"] <= 0 <= row["scales_high"]:
+        unresolved_because.append("the interval over scales spans zero")
+    return unresolved_because, [*caveats, *([by_cell.missing_because] if by_cell.missing_because else [])]
 
 
-def answers(surfaces: Sequence[FittedSurface], settings: Settings) -> dict[str, pa.Table]:
+def _place(row: dict[str, Any], comparison: Comparison) -> list[str]:
+    """Fill in where the optima lie, as far as there are any, and say so in words."""
+    target, reference = comparison.optima(row["budget_flops"])
+    if target:
+        row |= {"flops_per_token": target.flops, "tokens": target.tokens}
+    if reference:
+        row |= {"flops_per_token_reference": reference.flops, "tokens_reference": reference.tokens}
+    found = [one for one in (target, reference) if one]
+    if found:
+        row["factor_outside"] = max(one.outside for one in found)
+    if any(one.far for one in found):
+        row["window"] = frontier.EXTRAPOLATED
+    return [one.where for one in found]
+
+
+def gain_rows(
+    comparisons: Mapping[tuple[str, str], Comparison],
+    budgets: Sequence[float],
+    verdicts: Mapping[str, joint.Joint],
+) -> list[dict[str, Any]]:
+    """The rows of ce_gain: by architecture, budget (training FLOPs) and sparsity."""
+    return [
+        gain_row(comparison, budget, verdicts[name])
+        for name in verdicts
+        for budget in budgets
+        for (other, _), comparison in comparisons.items()
+        if other == name
+    ]
+
+
+def answers(
+    surfaces: Sequence[FittedSurface], settings: Settings, verdicts: Mapping[str, joint.Joint]
+) -> dict[str, pa.Table]:
     """All tables of the stage's answers, from the surfaces of all architectures, the reference first.
 
     Raises UserError where the settings name no compute budgets and the architectures share no compute.
@@ -149,7 +197,7 @@ def answers(surfaces: Sequence[FittedSurface], settings: Settings) -> dict[str, 
         for surface in surfaces
     ]
     rows = {
-        "ce_gain": [gain_row(pair, budget) for pair, budget in by_budget],
+        "ce_gain": gain_rows(comparisons, compute_budgets, verdicts),
         "allocation": allocation,
         "frontier": [row for one in by_name.values() for row in frontier_rows(one)],
         "gain_curve": [row for pair in comparisons.values() for row in curve_rows(pair)],
@@ -164,7 +212,7 @@ def main(argv: Sequence[str]) -> None:
     job = read_job("smelt.scaling.gains.gain", __doc__, argv, Settings, reads, list(TABLES))
     points = read_points(job.path("endpoints"), job.settings)
     surfaces = read_surfaces(points, job.settings, *(job.path(name) for name in reads[1:]))
-    for name, table in answers(surfaces, job.settings).items():
+    for name, table in answers(surfaces, job.settings, joint.verdicts(points, job.settings)).items():
         job.write(name, table)
 
 

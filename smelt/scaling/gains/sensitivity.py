@@ -20,7 +20,8 @@ from smelt.errors import command
 from smelt.job import read_job
 from smelt.scaling.endpoints.table import read_points
 from smelt.scaling.fitting.fit import fit_point
-from smelt.scaling.gains.comparison import Comparison, FittedSurface, Frontier, budgets, labels, sentence
+from smelt.scaling.gains.comparison import Comparison, budgets, sentence
+from smelt.scaling.gains.frontiers import FittedSurface, Frontier, labels
 from smelt.scaling.settings import CONVENTIONS, Settings
 from smelt.surfaces import frontier
 from smelt.surfaces.catalogue import SURFACES

@@ -14,7 +14,8 @@ import pyarrow as pa
 from smelt.artifacts import field
 from smelt.scaling.fitting.intervals import UsableDraws
 from smelt.scaling.gains.allocation import REASON
-from smelt.scaling.gains.comparison import Comparison, Frontier, sentence
+from smelt.scaling.gains.comparison import Comparison, sentence
+from smelt.scaling.gains.frontiers import Frontier
 from smelt.surfaces import frontier
 from smelt.surfaces.points import Array
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smelt.scaling.fitting import newton, resampling
-from smelt.scaling.gains.comparison import FittedSurface
+from smelt.scaling.gains.frontiers import FittedSurface
 from smelt.scaling.settings import Settings
 from smelt.surfaces.catalogue import LEVELS, Design
 from smelt.surfaces.points import Array
@@ -38,7 +38,7 @@ def refit(
     by_surface = [_refit_all(fitted, losses, drawn[fitted.name], settings.huber_delta) for fitted in surfaces]
     return {
         part: [
-            dataclasses.replace(fitted, **changes[part], without=None, cells=())
+            dataclasses.replace(fitted, **changes[part], without_cells=None, without_scales=None)
             for fitted, changes in zip(surfaces, by_surface, strict=True)
         ]
         for part in losses

@@ -25,16 +25,8 @@ from smelt.job import read_job
 from smelt.labels import KEYS, Row
 from smelt.scaling.endpoints.table import read_points
 from smelt.scaling.fitting.intervals import MOST_EXCLUDED, UsableDraws, supported
-from smelt.scaling.gains.comparison import (
-    Comparison,
-    FittedSurface,
-    Frontier,
-    budgets,
-    labels,
-    pairing,
-    read_surfaces,
-    sentence,
-)
+from smelt.scaling.gains.comparison import Comparison, budgets, pairing, sentence
+from smelt.scaling.gains.frontiers import FittedSurface, Frontier, labels, read_surfaces
 from smelt.scaling.gains.gain import CE_GAIN
 from smelt.scaling.settings import Settings
 from smelt.scaling.subsets import level_fits, matched_pairs
@@ -126,15 +118,15 @@ def gain_of(comparison: Comparison, budget: float) -> Gain:
     usable, gains = comparison.usable, comparison.drawn_gains(budget)
     row["gain_low"], row["gain_high"] = usable.interval(gains)
     row["draws"] = usable.count
-    doubts += [*(doubtful(row) if usable.enough else []), *usable.unresolved_because]
+    far = comparison.extrapolated_because(budget) if row["window"] == frontier.EXTRAPOLATED else []
+    doubts += [*([*far, *doubtful(row)] if usable.enough else []), *usable.unresolved_because]
     row |= {"resolved": not doubts, "reason": sentence([*doubts, *(usable.caveats if usable.enough else [])])}
     return Gain(row, gains, usable)
 
 
 def doubtful(row: Mapping[str, Any]) -> list[str]:
-    """Why the sign of a gain that has an interval is not established."""
-    found = ["extrapolated beyond the trained compute"] if row["window"] == frontier.EXTRAPOLATED else []
-    return found + (["the interval spans zero"] if row["gain_low"] <= 0 <= row["gain_high"] else [])
+    """Why the interval of a gain does not establish its sign."""
+    return ["the interval spans zero"] if row["gain_low"] <= 0 <= row["gain_high"] else []
 
 
 def shares(pairs: pd.DataFrame, losses: Array) -> Array:
@@ -178,7 +170,8 @@ def quartile_row(share: Array, gains: Sequence[Gain], names: Sequence[str]) -> d
     row["draws"] = support.count
     if support.enough:
         of_sources = [why for _, one in used if one.usable for why in one.usable.unresolved_because]
-        doubts = doubtful(row) + list(dict.fromkeys(of_sources))
+        far = ["the gain of a source is extrapolated"] if row["window"] == frontier.EXTRAPOLATED else []
+        doubts = far + doubtful(row) + list(dict.fromkeys(of_sources))
         notes += support.caveats
     else:
         doubts = support.unresolved_because

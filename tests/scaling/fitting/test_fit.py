@@ -11,7 +11,14 @@ import pytest
 
 from smelt.errors import UserError
 from smelt.scaling.fitting import newton, point_fit, refit, resampling
-from smelt.scaling.fitting.draws import coefficients_schema, draws_schema, read_draws, values_of, without_schema
+from smelt.scaling.fitting.draws import (
+    coefficients_schema,
+    draws_schema,
+    read_draws,
+    read_without,
+    values_of,
+    without_schema,
+)
 from smelt.scaling.fitting.fit import fit_point, fit_surfaces, main
 from smelt.scaling.settings import Settings
 from smelt.surfaces.catalogue import LOOPED_DEPTH, LOOPED_MOE, SMELT, SURFACES, Design
@@ -187,8 +194,13 @@ def test_the_artifacts_of_the_command(tmp_path: Path) -> None:
         assert row["gamma_jackknife_low"] < row["gamma"] < row["gamma_jackknife_high"]
         assert (row["surface"], row["solver"], row["resample"], row["draws"]) == ("smelt", "newton", "cells", 40)
     assert drawn["draw"].to_pylist() == [*range(40), *range(40)]
-    assert without.num_rows == 24
+    assert without.num_rows == 24 + 8  # cells first, then scales
     assert set(without["scale"].to_pylist()) == {"100M", "200M", "600M", "1.6B"}
+    assert [value is None for value in without["sparsity"].to_pylist()] == [False] * 24 + [True] * 8
+    assert without["scale"].to_pylist()[24:] == 2 * ["1.6B", "100M", "200M", "600M"]
+    by_cell, by_scale = (one["smelt"] for one in read_without(paths["surfaces-without"], SMELT))
+    assert (len(by_cell.units), by_scale.units) == (12, [("1.6B",), ("100M",), ("200M",), ("600M",)])
+    assert np.array_equal(by_scale.refits.values[:, 0], without["E"].to_numpy()[28:])
     assert pq.read_table(paths["residuals"]).num_rows == 144
     read = read_draws(paths["draws"], SMELT)["smelt"]
     assert read.values.shape == (40, 6)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from smelt.scaling.fitting.fit import cells_of, fit_surfaces
+from smelt.scaling.fitting.intervals import LeftOut
 from smelt.scaling.fitting.outliers import outlying
 from smelt.scaling.settings import Settings
 from smelt.surfaces.catalogue import SMELT
@@ -24,7 +25,7 @@ def found(loss: Array, of: Points = POINTS) -> list[str]:
     changed = dataclasses.replace(of, loss=loss)
     fitted = fit_surfaces({"smelt": changed}, SETTINGS)["smelt"]
     values = None if fitted.fit is None else fitted.fit.values
-    return outlying(changed, SMELT, values, dict(zip(cells_of({"": of}), fitted.without.draws.values, strict=True)))
+    return outlying(changed, SMELT, values, LeftOut(cells_of({"": of}), fitted.without_cells.draws))
 
 
 def noise(seed: int, common: float = 0.0) -> Array:
@@ -70,8 +71,8 @@ def test_few_points_say_nothing() -> None:
     columns = {key: getattr(few, key)[::3] for key in ("rows", "names", "scale", "sparsity", "loss")}
     columns["variables"] = {name: column[::3] for name, column in few.variables.items()}
     few = dataclasses.replace(few, **columns)
-    assert outlying(few, SMELT, np.ones(6), {}) == []
-    assert outlying(POINTS, SMELT, None, {}) == []
+    assert outlying(few, SMELT, np.ones(6)) == []
+    assert outlying(POINTS, SMELT, None) == []
 
 
 def test_every_row_that_rests_on_an_outlying_run_says_so_and_is_not_resolved(tmp_path: Any) -> None:

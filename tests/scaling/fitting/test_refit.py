@@ -89,11 +89,12 @@ def test_endpoints_that_are_paired_share_their_draws() -> None:
 def test_leaving_out_each_cell() -> None:
     side = points(endpoint_rows(), "baseline")
     cells = sorted(set(side.cells))
-    kept = resampling.without_each(side, cells)
+    kept = resampling.without_each(side.cells, cells)
     assert kept.shape == (12, 72)
     assert (kept.sum(axis=1) == 66).all()
     assert (kept.sum(axis=0) == 11).all()
     assert not kept[3, [one == cells[3] for one in side.cells]].any()
+    assert resampling.without_each(side.scale.tolist(), ["100M", "600M"]).sum(axis=1).tolist() == [54, 54]
 
 
 # Exact shares where known: 2 x 2 needs all four cells, n x 1 three of n, since E, A and a stand in one line.
@@ -156,7 +157,8 @@ def test_draws_of_data_without_noise_are_the_truth() -> None:
     for name, one in found.items():
         assert one.drawn.draws.converged.all()
         np.testing.assert_allclose(one.drawn.draws.values, np.tile(SURFACES[name], (40, 1)), rtol=1e-5)
-        np.testing.assert_allclose(one.without.draws.values, np.tile(SURFACES[name], (12, 1)), rtol=1e-5)
+        np.testing.assert_allclose(one.without_cells.draws.values, np.tile(SURFACES[name], (12, 1)), rtol=1e-5)
+        np.testing.assert_allclose(one.without_scales.draws.values, np.tile(SURFACES[name], (4, 1)), rtol=1e-5)
 
 
 def test_a_better_solution_of_another_draw_is_taken() -> None:

@@ -17,7 +17,7 @@ from smelt.scaling.endpoints.table import read_points
 from smelt.scaling.fitting import fit, newton, resampling
 from smelt.scaling.fitting.intervals import Draws
 from smelt.scaling.gains import gain
-from smelt.scaling.gains.comparison import FittedSurface, read_surfaces
+from smelt.scaling.gains.frontiers import FittedSurface, read_surfaces
 from smelt.scaling.settings import Settings
 from smelt.scaling.subsets import level_fits, subsets
 from smelt.surfaces import catalogue, frontier
