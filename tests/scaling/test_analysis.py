@@ -26,7 +26,9 @@ def fitted():
 def test_the_example_gives_the_gain_of_its_page(fitted):
     gain = fitted.gain("smelt", budget=1e20, sparsity="S85")
     assert (gain.gain, gain.low, gain.high) == pytest.approx((0.1252, 0.0658, 0.1885), abs=5e-5)
-    assert (gain.window, gain.resolved, gain.reference, gain.budget) == ("inside", True, "baseline", 1e20)
+    assert (gain.window, gain.resolved, gain.reference, gain.budget) == ("inside", False, "baseline", 1e20)
+    assert gain.reason is not None
+    assert gain.reason.startswith("all gains together are not told from zero (joint p 0.12)")
     assert gain.multiplier == pytest.approx(1 / (1 - gain.gain))
 
 

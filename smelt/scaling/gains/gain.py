@@ -141,10 +141,7 @@ def _fill(row: dict[str, Any], comparison: Comparison) -> tuple[list[str], list[
     by_cell, by_scale = leave_one_out.over_cells(comparison, budget), leave_one_out.over_scales(comparison, budget)
     row["jackknife_low"], row["jackknife_high"] = by_cell.interval
     row["scales_low"], row["scales_high"] = by_scale.interval
-    if by_scale.missing_because:
-        unresolved_because.append(by_scale.missing_because)
-    elif row["scales_low"] <= 0 <= row["scales_high"]:
-        unresolved_because.append("the interval over scales spans zero")
+    unresolved_because += by_scale.unresolved_because
     return unresolved_because, [*caveats, *([by_cell.missing_because] if by_cell.missing_because else [])]
 
 

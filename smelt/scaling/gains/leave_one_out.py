@@ -42,6 +42,7 @@ class Jackknife(NamedTuple):
     estimate: float
     left_out: Array
     missing_because: str
+    logs: bool = True  # or gains, of a mean of gains
 
     @property
     def interval(self) -> tuple[float | None, float | None]:
@@ -49,7 +50,15 @@ class Jackknife(NamedTuple):
         if self.missing_because:
             return None, None
         low, high = jackknife_interval(self.estimate, self.left_out)
-        return float(frontier.gain_of(low)), float(frontier.gain_of(high))
+        return (float(frontier.gain_of(low)), float(frontier.gain_of(high))) if self.logs else (low, high)
+
+    @property
+    def unresolved_because(self) -> list[str]:
+        """Why the scales do not establish the sign of a gain; empty where they do."""
+        low, high = self.interval
+        if low is None or high is None:
+            return [self.missing_because]
+        return ["the interval over scales spans zero"] if low <= 0 <= high else []
 
 
 def over_cells(comparison: Comparison, budget: float) -> Jackknife:

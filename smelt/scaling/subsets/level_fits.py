@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smelt.scaling.fitting import newton, resampling
+from smelt.scaling.fitting.intervals import Draws, LeftOut
 from smelt.scaling.gains.frontiers import FittedSurface
 from smelt.scaling.settings import Settings
 from smelt.surfaces.catalogue import LEVELS, Design
@@ -38,7 +39,7 @@ def refit(
     by_surface = [_refit_all(fitted, losses, drawn[fitted.name], settings.huber_delta) for fitted in surfaces]
     return {
         part: [
-            dataclasses.replace(fitted, **changes[part], without_cells=None, without_scales=None)
+            dataclasses.replace(fitted, **changes[part], without_cells=None)
             for fitted, changes in zip(surfaces, by_surface, strict=True)
         ]
         for part in losses
@@ -55,14 +56,14 @@ def _refit_all(fitted: FittedSurface, losses: Mapping[T, Array], drawn: Array, d
     elif fitted.at_bound != "none":
         why = f"{fitted.bounds} on a bound of the fit of the whole loss, whose exponents cannot be shared"
     if why:
-        return {part: {"values": None, "at_bound": "none", "reason": why, "draws": None} for part in losses}
+        return {part: _missing(why) for part in losses}
     return {part: _refit(fitted, loss[fitted.points.rows], drawn, delta) for part, loss in losses.items()}
 
 
 def _refit(fitted: FittedSurface, loss: Array, weights: Array, delta: float) -> dict[str, Any]:
     assert fitted.values is not None
     assert fitted.draws is not None
-    surface, points, whole = fitted.surface, fitted.points, fitted.draws
+    surface, points = fitted.surface, fitted.points
     names = np.array(surface.coefficients)
     levels = np.isin(names, LEVELS)
     design = surface.design(dataclasses.replace(points, loss=loss))
@@ -75,18 +76,37 @@ def _refit(fitted: FittedSurface, loss: Array, weights: Array, delta: float) -> 
         ends.theta[[ends.objective.argmin()]], design, ones[:1], delta, ~levels
     )
     if not converged:
-        return {"values": None, "at_bound": "none", "reason": "the refit did not converge", "draws": None}
+        return _missing("the refit did not converge")
+    (at_bound,) = _written(_on_bound(theta[None], design) & levels, names)
+    draws = _redrawn(fitted.draws, design, weights, theta - start, delta)
+    without_scales = None
+    if left_out := fitted.without_scales:
+        kept = resampling.without_each([(scale,) for scale in points.scale.tolist()], left_out.units)
+        without_scales = LeftOut(left_out.units, _redrawn(left_out.refits, design, kept, theta - start, delta))
+    values = surface.to_values(theta, design)
+    return {"values": values, "at_bound": at_bound, "draws": draws, "without_scales": without_scales}
+
+
+def _missing(why: str) -> dict[str, Any]:
+    return {"values": None, "at_bound": "none", "reason": why, "draws": None, "without_scales": None}
+
+
+def _redrawn(whole: Draws, design: Design, weights: Array, shift: Array, delta: float) -> Draws:
+    """The levels fitted under each row of weights, the exponents being those of the whole loss's refit under it.
+
+    `shift` (P,) is by how much the point fit's coordinates move from the whole to the part.
+    """
+    surface, names = design.surface, np.array(design.surface.coefficients)
+    levels = np.isin(names, LEVELS)
     with np.errstate(all="ignore"):  # of the draws that are not used
-        drawn = surface.to_theta(whole.values, design) + (theta - start)
+        drawn = surface.to_theta(whole.values, design) + shift
         drawn = np.where(drawn < design.lower + NEAR, design.lower, drawn)  # from just above, no step would fall
     usable = whole.identified & whole.converged & np.isfinite(drawn).all(axis=1)
     minimum = newton.minimise(drawn[usable], design, weights[usable], delta, ~levels)
     values, reached, hit = np.full_like(drawn, np.nan), np.zeros_like(usable), _read(whole.at_bound, names) & ~levels
     values[usable], reached[usable] = surface.to_values(minimum.theta, design), minimum.converged
     hit[usable] |= _on_bound(minimum.theta, design) & levels
-    (at_bound,) = _written(_on_bound(theta[None], design) & levels, names)
-    draws = dataclasses.replace(whole, values=values, converged=reached, at_bound=_written(hit, names))
-    return {"values": surface.to_values(theta, design), "at_bound": at_bound, "draws": draws}
+    return dataclasses.replace(whole, values=values, converged=reached, at_bound=_written(hit, names))
 
 
 def _on_bound(theta: Array, design: Design) -> NDArray[np.bool_]:

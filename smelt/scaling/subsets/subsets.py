@@ -25,9 +25,11 @@ from smelt.job import read_job
 from smelt.labels import KEYS, Row
 from smelt.scaling.endpoints.table import read_points
 from smelt.scaling.fitting.intervals import MOST_EXCLUDED, UsableDraws, supported
+from smelt.scaling.gains import joint, leave_one_out
 from smelt.scaling.gains.comparison import Comparison, budgets, pairing, sentence
 from smelt.scaling.gains.frontiers import FittedSurface, Frontier, labels, read_surfaces
 from smelt.scaling.gains.gain import CE_GAIN
+from smelt.scaling.gains.leave_one_out import Jackknife
 from smelt.scaling.settings import Settings
 from smelt.scaling.subsets import level_fits, matched_pairs
 from smelt.surfaces import frontier
@@ -64,11 +66,12 @@ class Subset(NamedTuple):
 
 
 class Gain(NamedTuple):
-    """A subset's row, and its gain in each draw with the draws that count (nothing where there is no gain)."""
+    """A subset's row; its gain in each draw, the draws that count, and without each scale (or nothing of these)."""
 
     row: dict[str, Any]
     drawn: Array | None
     usable: UsableDraws | None
+    by_scale: Jackknife | None
 
 
 def parts(sources: Sequence[tuple[str, str]]) -> list[Subset]:
@@ -108,7 +111,7 @@ def gain_of(comparison: Comparison, budget: float) -> Gain:
     row: dict[str, Any] = {"window": comparison.compute_window(budget), "draws": 0}
     doubts = list(comparison.invalid_because)
     if doubts:
-        return Gain(row | {"resolved": False, "reason": sentence(doubts)}, None, None)
+        return Gain(row | {"resolved": False, "reason": sentence(doubts)}, None, None, None)
     log_multiplier = comparison.log_multiplier(budget)
     row |= {"gain": float(frontier.gain_of(log_multiplier)), "window": comparison.window(budget)}
     if np.isfinite(log_multiplier):
@@ -120,8 +123,10 @@ def gain_of(comparison: Comparison, budget: float) -> Gain:
     row["draws"] = usable.count
     far = comparison.extrapolated_because(budget) if row["window"] == frontier.EXTRAPOLATED else []
     doubts += [*([*far, *doubtful(row)] if usable.enough else []), *usable.unresolved_because]
+    by_scale = leave_one_out.over_scales(comparison, budget)
+    doubts += by_scale.unresolved_because
     row |= {"resolved": not doubts, "reason": sentence([*doubts, *(usable.caveats if usable.enough else [])])}
-    return Gain(row, gains, usable)
+    return Gain(row, gains, usable, by_scale)
 
 
 def doubtful(row: Mapping[str, Any]) -> list[str]:
@@ -175,7 +180,17 @@ def quartile_row(share: Array, gains: Sequence[Gain], names: Sequence[str]) -> d
         notes += support.caveats
     else:
         doubts = support.unresolved_because
+    doubts = [*doubts, *_over_scales(row["gain"], used).unresolved_because]
     return row | {"resolved": not doubts, "reason": sentence([*doubts, *notes])}
+
+
+def _over_scales(gain: float, used: Sequence[tuple[float, Gain]]) -> Jackknife:
+    """The jackknife over scales of a mean gain of sources, each with its weight; of gains, not of logs."""
+    found = [(weight, one.by_scale) for weight, one in used if one.by_scale is not None]
+    if wrong := [by_scale.missing_because for _, by_scale in found if by_scale.missing_because]:
+        return Jackknife(gain, np.empty(0), wrong[0], logs=False)
+    left_out = [weight * frontier.gain_of(by_scale.left_out) for weight, by_scale in found]
+    return Jackknife(gain, np.sum(left_out, axis=0), "", logs=False)
 
 
 def analyse(
@@ -195,6 +210,7 @@ def analyse(
     subsets = parts(sources)
     refitted = level_fits.refit(surfaces, {part: _means(losses, part) for part in subsets}, settings)
     places = [(budget, label) for budget in budgets(surfaces, settings) for label in labels(surfaces, settings)]
+    verdicts = joint.verdicts({one.name: one.points for one in surfaces}, settings)
     rows = []
     for which, target in enumerate(surfaces[1:], start=1):
         pairs = matched_pairs.matched(endpoints, target.name, settings.reference)
@@ -212,15 +228,15 @@ def analyse(
             ]
             single = [gains[part] for part in subsets if part.kind == "source"]
             found += _quartiles(pairs, losses, single, [name for name, _ in sources])
-            rows += [about | _doubted(row, unpaired) for row in found]
+            rows += [about | _doubted(row, unpaired, verdicts[target.name].unresolved_because) for row in found]
     return rows
 
 
-def _doubted(row: Row, doubts: Sequence[str]) -> Row:
-    """A row with what makes all intervals of its comparison doubtful."""
-    if not doubts or row.get("gain") is None:
+def _doubted(row: Row, unpaired: Sequence[str], undecided: Sequence[str]) -> Row:
+    """A row with what makes all intervals of its comparison doubtful, and with the verdict on the whole loss."""
+    if not (unpaired or undecided) or row.get("gain") is None:
         return row
-    return row | {"resolved": False, "reason": sentence([*doubts, *filter(None, [row["reason"]])])}
+    return row | {"resolved": False, "reason": sentence([*unpaired, *filter(None, [row["reason"]]), *undecided])}
 
 
 def _means(losses: Array, part: Subset) -> Array:

@@ -18,6 +18,7 @@ from smelt.scaling.fitting import fit, newton, resampling
 from smelt.scaling.fitting.intervals import Draws
 from smelt.scaling.gains import gain
 from smelt.scaling.gains.frontiers import FittedSurface, read_surfaces
+from smelt.scaling.gains.leave_one_out import Jackknife
 from smelt.scaling.settings import Settings
 from smelt.scaling.subsets import level_fits, subsets
 from smelt.surfaces import catalogue, frontier
@@ -84,7 +85,9 @@ def test_rows_of_every_kind(noisy: tuple[Path, list[Row]]) -> None:
     for row in here:
         assert row["gain_low"] < row["gain"] < row["gain_high"]
         assert (row["draws"], row["architecture"], row["reference"]) == (SPEC["bootstrap_draws"], "smelt", "baseline")
-        assert row["resolved"] == (row["gain_low"] > 0 or row["gain_high"] < 0)
+        reason = row["reason"] or ""
+        assert ("the interval spans zero" in reason) == (row["gain_low"] <= 0 <= row["gain_high"])
+        assert row["resolved"] == (reason == "")
         assert (row["E"] is None) == (row["kind"] == "quartile")
 
 
@@ -232,12 +235,28 @@ def test_39_sources_make_groups_of_10_10_10_9_by_the_lowest_loss_first() -> None
     assert (shares[0, :10] == 0.1).all()
 
 
-def gain_row(value: float | None, draws: Sequence[float] = (), window: str = "inside") -> subsets.Gain:
+SHIFTS = np.array([-1.0, 0.0, 0.5, 0.5])  # of a gain without each scale
+
+
+def gain_row(
+    value: float | None, draws: Sequence[float] = (), window: str = "inside", spread: float = 0.0
+) -> subsets.Gain:
     if value is None:
-        return subsets.Gain({"window": window, "reason": "smelt: E on a bound of the fit"}, None, None)
+        return subsets.Gain({"window": window, "reason": "smelt: E on a bound of the fit"}, None, None, None)
     drawn = np.array(draws or [value] * 100, dtype=np.float64)
     usable = subsets.UsableDraws(np.ones(drawn.size, dtype=bool), "", "")
-    return subsets.Gain({"window": window, "gain": value, "gain_low": value, "gain_high": value}, drawn, usable)
+    by_scale = Jackknife(-np.log1p(-min(value, 0.5)), -np.log1p(-min(value, 0.5) + SHIFTS * spread), "")
+    row = {"window": window, "gain": value, "gain_low": value, "gain_high": value}
+    return subsets.Gain(row, drawn, usable, by_scale)
+
+
+def test_a_quartile_whose_scales_do_not_agree_is_not_resolved() -> None:
+    gains = [gain_row(0.1, spread=0.1), gain_row(0.2, spread=0.1)]
+    row = subsets.quartile_row(np.array([0.5, 0.5]), gains, list("ab"))
+    assert (row["resolved"], row["reason"]) == (False, "the interval over scales spans zero")
+    missing = gains[0]._replace(by_scale=Jackknife(0.1, np.empty(0), "no interval over scales: why"))
+    row = subsets.quartile_row(np.array([0.5, 0.5]), [missing, gains[1]], list("ab"))
+    assert (row["resolved"], row["reason"]) == (False, "no interval over scales: why")
 
 
 def test_a_quartile_is_the_mean_of_its_sources_gains() -> None:
