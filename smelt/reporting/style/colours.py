@@ -19,15 +19,15 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1, 1, 1)), (0, (1, 1)))
 REFERENCE_DASH = (0, (4, 2))
 SHADE = "0.93"
 WARNING = "#A33B00"  # of what must not be overlooked; 6.7 to 1 on white
-# How a line is drawn where its optimum lies in the trained (F, D) box, in the trained compute only, or beyond both.
+# How a line is drawn where its optimum lies in the trained (F, D), a little outside, or beyond.
 WINDOWS: dict[str, dict[str, Any]] = {
     "inside": {"linestyle": "-", "linewidth": 1.8},
     "edge": {"linestyle": (0, (2.6, 1.2)), "linewidth": 1.4},
     "extrapolated": {"linestyle": (0, (1, 1.6)), "linewidth": 1.1, "alpha": 0.75},
 }
 WINDOW_WORDS = {
-    "inside": "optimum in the trained box",
-    "edge": "trained compute only",
+    "inside": "optimum in the trained (F, D)",
+    "edge": "up to 1.5 times outside",
     "extrapolated": "extrapolated",
 }
 
