@@ -9,7 +9,8 @@ gain. Neither knows of the seed of the training.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from smelt.evaluation.metrics.settings import Settings
 from smelt.evaluation.metrics.task_scores import check_files, read_scores
 from smelt.evaluation.tasks.registry import Task
 from smelt.job import read_job
-from smelt.labels import RUN_KEYS
 from smelt.statistics import holm, sign_flips, standard_error
 
 MODULE = "smelt.evaluation.icl.comparison"
@@ -71,21 +71,20 @@ class ItemMean:
 
 
 def item_means(
-    path: Path, one: ScoredRun, tasks: Mapping[str, Task], shots: Mapping[str, set[int]]
+    path: Path, run: ScoredRun, tasks: Mapping[str, Task], wanted: Collection[tuple[str, int]]
 ) -> dict[Any, ItemMean]:
-    """Items of one run's file at the wanted numbers of shots of each task."""
-    run = tuple(getattr(one, name) for name in RUN_KEYS)
-    sums: dict[tuple[str, int], list[item_metrics.Items]] = {}
-    for group in item_metrics.groups(path, one.run, PART, frozenset(shots)):
-        if group.shots in shots[group.task]:
-            sums.setdefault((group.task, group.shots), []).append(item_metrics.items_of(group, tasks[group.task]))
-    found = {}
-    for (name, count), seeds in sums.items():
-        if any(not np.array_equal(seed.item, seeds[0].item) for seed in seeds):
-            raise UserError(f"{path}: {name} with {count} shots has other items in other seeds; run it again")
+    """Items of one run's file for each of the wanted pairs of task and number of shots."""
+    means = {}
+    groups = item_metrics.groups(path, run.run, PART, frozenset(name for name, _ in wanted))
+    for (name, shots), of_seeds in itertools.groupby(groups, key=lambda group: (group.task, group.shots)):
+        if (name, shots) not in wanted:
+            continue
+        seeds = [item_metrics.items_of(group, tasks[name]) for group in of_seeds]
+        if any(not np.array_equal(one.item, seeds[0].item) for one in seeds):
+            raise UserError(f"{path}: {name} with {shots} shots has other items in other seeds; run it again")
         weight = item_metrics.weights(seeds[0].category, tasks[name].partition)
-        found[run, name, count] = ItemMean(seeds[0].item, weight, np.mean([seed.correct for seed in seeds], axis=0))
-    return found
+        means[run.key, name, shots] = ItemMean(seeds[0].item, weight, np.mean([one.correct for one in seeds], axis=0))
+    return means
 
 
 def most_shots(curve: Curve) -> int:
@@ -232,22 +231,22 @@ def main(argv: Sequence[str]) -> None:
     if settings.reference not in architectures:
         raise UserError(f"the reference {settings.reference!r} has no run; known are {', '.join(architectures)}")
     items: dict[Any, ItemMean] = {}
-    wanted = _wanted(by_run, members)
+    compared = _compared(by_run, members)
     for run, path in zip(settings.runs, paths, strict=True):
-        items |= item_means(path, run, tasks, wanted) if wanted else {}
+        items |= item_means(path, run, tasks, compared) if compared else {}
     job.write("out", table(icl_rows(by_run, members, items, architectures, settings), ICL))
     job.write("sweep", table(sweep.sweep_rows(by_run, members, architectures), SWEEP))
 
 
-def _wanted(by_run: Mapping[Run, Mapping[str, Curve]], found: Sequence[Member]) -> dict[str, set[int]]:
-    """The numbers of shots at which items are compared, by task: its own most, and those of the averages."""
-    wanted: dict[str, set[int]] = {}
-    for known in list(by_run.values())[:1]:
-        for one in found:
-            for name in one.tasks:
-                if known[one.name].scores:
-                    wanted.setdefault(name, set()).add(most_shots(known[one.name]))
-    return wanted
+def _compared(by_run: Mapping[Run, Mapping[str, Curve]], found: Sequence[Member]) -> set[tuple[str, int]]:
+    """Tasks and the numbers of shots at which their items are compared: the most of a task, and of the averages."""
+    curves = next(iter(by_run.values()), {})
+    return {
+        (name, most_shots(curves[member.name]))
+        for member in found
+        for name in member.tasks
+        if member.name in curves and curves[member.name].scores
+    }
 
 
 if __name__ == "__main__":

@@ -19,6 +19,11 @@ class Run:
     sparsity: str
     seed: int
 
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """The values of RUN_KEYS."""
+        return self.architecture, self.scale, self.sparsity, self.seed
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:

@@ -89,7 +89,7 @@ def _row(group: Group, items: Items, task: Task, run: Run, settings: Settings) -
     unscored = choices and (items.by_characters is None or items.by_bytes is None)
     score, chance = share(items.correct), item_metrics.chance(task, settings.baselines)
     return {
-        **{name: getattr(run, name) for name in RUN_KEYS},
+        **dict(zip(RUN_KEYS, run.key, strict=True)),
         "branch": group.branch,
         "branch_step": group.branch_step,
         "part": group.part,

@@ -4,26 +4,26 @@ Reads the tokenizer and the tasks' files of items; writes one row for each conte
 scored after it. Rows stand by task, number of shots, evaluation seed and item. Needs no torch.
 """
 
-import argparse
 import dataclasses
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from smelt.artifacts import KEY, field, provenance, replacing, table
+from smelt.artifacts import KEY, field, replacing, table
 from smelt.errors import UserError, command
 from smelt.evaluation.prompts import prompts
 from smelt.evaluation.prompts.demonstrations import SAMPLERS, Shown, demonstrations, repeated, shown_before
 from smelt.evaluation.prompts.encoder import Encoder, read_encoder
 from smelt.evaluation.tasks.items import Item, read_items, subset
 from smelt.evaluation.tasks.registry import Task, shots_taken
-from smelt.spec import canonical_json, digest, load
+from smelt.job import Job, read_job
+from smelt.spec import canonical_json, digest
 
 MODULE = "smelt.evaluation.prompts.requests"
 GROUP = 2000  # rows in memory, and in a row group of the file
@@ -165,7 +165,7 @@ def _rows(
         }
 
 
-def all_rows(encoder: Encoder, settings: Settings, paths: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def all_rows(encoder: Encoder, settings: Settings, paths: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
     """Rows of all tasks, one task's items in memory at a time; `paths` gives each file's place. Raises UserError."""
     for task in settings.tasks:
         # The digest is that of the items, not of the file of demonstrations beside them.
@@ -190,17 +190,17 @@ def _check_shots(settings: Settings) -> None:
         )
 
 
-def _origin(spec: Any, paths: Sequence[str]) -> dict[str, Any]:
+def _origin(job: Job[Settings]) -> dict[str, Any]:
     """The file's provenance. Raises UserError where an input cannot be opened."""
     try:
-        return provenance(MODULE, spec, paths)
+        return job.origin
     except OSError as error:
         raise UserError(
             f"{error.filename}: cannot be read ({error.strerror}); mend the file or its permissions"
         ) from None
 
 
-def _path(task: Task, file: str, paths: Mapping[str, str]) -> str:
+def _path(task: Task, file: str, paths: Mapping[str, Path]) -> Path:
     if file not in paths:
         raise UserError(f"requests: {task.name} needs {file}, which is none of `files`; name it and give its path")
     return paths[file]
@@ -210,7 +210,7 @@ def _distinct(numbers: Sequence[int]) -> bool:
     return len(set(numbers)) == len(numbers) and all(type(number) is int and number >= 0 for number in numbers)
 
 
-def write(rows: Iterator[dict[str, Any]], path: str, origin: Mapping[str, Any]) -> int:
+def write(rows: Iterator[dict[str, Any]], path: Path, origin: Mapping[str, Any]) -> int:
     """Write the rows as they come, `GROUP` in memory at a time; their number."""
     total = 0
     schema = REQUESTS.with_metadata({KEY: canonical_json(origin)})
@@ -222,20 +222,14 @@ def write(rows: Iterator[dict[str, Any]], path: str, origin: Mapping[str, Any]) 
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument("--spec", required=True, help="tasks, files and how prompts are made, as JSON")
-    parser.add_argument("--tokenizer", required=True, help="tokenizer.json of the models")
-    parser.add_argument("--items", required=True, nargs="+", help="JSONL, one for each entry of `files`, in order")
-    parser.add_argument("--out", required=True, help="contexts and continuations in tokens (Parquet)")
-    arguments = parser.parse_args(argv)
-    spec = json.loads(arguments.spec)
-    settings = load(Settings, spec)
-    if len(settings.files) != len(arguments.items):
-        raise UserError(f"requests: {len(settings.files)} names in `files`, {len(arguments.items)} paths; give as many")
-    paths = dict(zip(settings.files, arguments.items, strict=True))
+    job = read_job(MODULE, __doc__, argv, Settings, ["tokenizer", "items*"], ["out"])
+    settings, items = job.settings, job.paths("items")
+    if len(settings.files) != len(items):
+        raise UserError(f"requests: {len(settings.files)} names in `files`, {len(items)} paths; give as many")
+    paths = dict(zip(settings.files, items, strict=True))
     _check_shots(settings)
-    origin = _origin(spec, [arguments.tokenizer, *arguments.items])
-    total = write(all_rows(read_encoder(arguments.tokenizer), settings, paths), arguments.out, origin)
+    origin = _origin(job)
+    total = write(all_rows(read_encoder(job.path("tokenizer")), settings, paths), job.path("out"), origin)
     print(f"requests: {total} contexts of {len(settings.tasks)} tasks", file=sys.stderr)
 
 

@@ -5,7 +5,7 @@ Prompts, demonstrations and metrics are lm_eval's; scores and continuations are 
 that no cut takes away. The tasks of a study are not computed here: this is for all the others.
 """
 
-import argparse
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +17,7 @@ from smelt.errors import UserError, command
 from smelt.evaluation.prompts.encoder import read_encoder
 from smelt.evaluation.scoring.endpoint import read_model
 from smelt.evaluation.scoring.texts import continued, log_likelihoods, rolling
+from smelt.job import read_job
 from smelt.model.decode import for_decoding
 
 MISSING = ""
@@ -30,6 +31,28 @@ VERSION = "0.4.13"  # of lm_eval, that it was tried with
 NEW_TOKENS = 256  # where a task says nothing, as lm_eval's other models take it
 LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")  # names of one thing, in order
 RESAMPLES = 1000  # for standard errors that lm_eval has no formula for
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """None: what is scored is said in options, as to lm_eval itself."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    tasks: tuple[str, ...] = dataclasses.field(metadata={"help": "tasks, groups or patterns of lm_eval", "nargs": "+"})
+    include: str | None = dataclasses.field(
+        default=None, metadata={"help": "folder of task files beside lm_eval's own"}
+    )
+    shots: int | None = dataclasses.field(
+        default=None, metadata={"help": "demonstrations; by default each task's own number"}
+    )
+    limit: int | None = dataclasses.field(default=None, metadata={"help": "first items of each task; by default all"})
+    seed: int = dataclasses.field(default=1234, metadata={"help": "of the demonstrations"})
+    context: int = dataclasses.field(default=4096, metadata={"help": "most tokens that the network reads at once"})
+    precision: str = dataclasses.field(
+        default="bfloat16", metadata={"help": "of the experts", "choices": ["bfloat16", "float32"]}
+    )
 
 
 class SmeltLM(LM):
@@ -79,21 +102,21 @@ def options(given: Mapping[str, Any]) -> tuple[tuple[str, ...], int]:
     return stops, int(next((given[key] for key in LIMITS if given.get(key) is not None), NEW_TOKENS))
 
 
-def evaluated(lm: SmeltLM, arguments: argparse.Namespace) -> dict[str, Any]:
+def evaluated(lm: SmeltLM, options: Options) -> dict[str, Any]:
     """lm_eval's results. Raises UserError on a task that it does not know."""
     from lm_eval.evaluator import simple_evaluate  # type: ignore[import-not-found]
     from lm_eval.tasks import TaskManager  # type: ignore[import-not-found]
 
-    manager = TaskManager(include_path=arguments.include)
-    if unknown := [name for name in arguments.tasks if not manager.match_tasks([name])]:
+    manager = TaskManager(include_path=options.include)
+    if unknown := [name for name in options.tasks if not manager.match_tasks([name])]:
         raise UserError(f"lm_eval has no task {unknown[0]!r}; `lm_eval ls tasks` lists them, --include adds a folder")
     found: dict[str, Any] = simple_evaluate(
         model=lm,
-        tasks=manager.match_tasks(arguments.tasks),
+        tasks=manager.match_tasks(options.tasks),
         task_manager=manager,
-        num_fewshot=arguments.shots,
-        limit=arguments.limit,
-        fewshot_random_seed=arguments.seed,
+        num_fewshot=options.shots,
+        limit=options.limit,
+        fewshot_random_seed=options.seed,
         bootstrap_iters=RESAMPLES,
         log_samples=False,
     )
@@ -101,31 +124,21 @@ def evaluated(lm: SmeltLM, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument("--model", required=True, help="endpoint model (safetensors)")
-    parser.add_argument("--tokenizer", required=True, help="tokenizer of its study (JSON)")
-    parser.add_argument("--tasks", nargs="+", required=True, help="tasks, groups or patterns of lm_eval")
-    parser.add_argument("--include", help="folder of task files beside lm_eval's own")
-    parser.add_argument("--shots", type=int, help="demonstrations; by default each task's own number")
-    parser.add_argument("--limit", type=int, help="first items of each task; by default all")
-    parser.add_argument("--seed", type=int, default=1234, help="of the demonstrations")
-    parser.add_argument("--context", type=int, default=4096, help="most tokens that the network reads at once")
-    parser.add_argument("--precision", choices=["bfloat16", "float32"], default="bfloat16", help="of the experts")
-    parser.add_argument("--out", help="results (JSON)")
-    arguments = parser.parse_args(argv)
+    job = read_job(MODULE, __doc__, argv, Settings, ["model", "tokenizer"], ["out?"], Options)
     if MISSING:
         raise UserError(f"lm_eval cannot be imported ({MISSING}); install it beside us: pip install lm_eval=={VERSION}")
 
     torch.set_num_threads(1)  # the bits depend on it
-    found = evaluated(SmeltLM(arguments.model, arguments.tokenizer, arguments.context, arguments.precision), arguments)
+    options = job.options
+    model, tokenizer = job.path("model"), job.path("tokenizer")
+    found = evaluated(SmeltLM(str(model), str(tokenizer), options.context, options.precision), options)
     from lm_eval.utils import make_table  # type: ignore[import-not-found]
 
     print(make_table(found))
-    if arguments.out:
-        spec = {key: value for key, value in vars(arguments).items() if key not in ("model", "tokenizer", "out")}
-        origin = provenance(MODULE, spec, [arguments.model, arguments.tokenizer])
+    for path in job.paths("out"):
+        origin = provenance(MODULE, dataclasses.asdict(options), [model, tokenizer])
         kept = {key: found[key] for key in ("results", "versions", "n-shot")} | {"provenance": origin}
-        with replacing(arguments.out) as temporary:
+        with replacing(path) as temporary:
             temporary.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

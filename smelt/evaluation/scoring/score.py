@@ -7,9 +7,8 @@ costs what is new in it. Kept scores belong to one model file, code and precisio
 what was kept.
 """
 
-import argparse
 import contextlib
-import json
+import dataclasses
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,21 +22,23 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
-from smelt.artifacts import KEY, field, file_digest, provenance, replacing, table
+from smelt.artifacts import KEY, field, file_digest, replacing, table
 from smelt.errors import UserError, command
 from smelt.evaluation.scoring.cache import ScoreCache
 from smelt.evaluation.scoring.endpoint import read_model
 from smelt.evaluation.scoring.log_likelihood import Scored, score_trees
 from smelt.evaluation.scoring.trees import Tree, fed, fill, pack
 from smelt.evaluation.settings import ScoringSettings
+from smelt.job import read_job
 from smelt.labels import check_run
 from smelt.locks import locked
 from smelt.model.decode import for_decoding
 from smelt.model.transformer import Transformer
-from smelt.spec import canonical_json, digest, fingerprint, load
+from smelt.spec import canonical_json, digest, fingerprint
 
 MODULE = "smelt.evaluation.scoring.score"
 SCORED = "smelt.evaluation.scoring.log_likelihood"  # whose code decides a score
+PARTS = ("all_endpoints", "last_endpoint")  # evaluation sets
 GROUP = 2000  # requests in memory at a time
 
 SCORES = pa.schema(
@@ -69,7 +70,12 @@ COPIED = ("task", "shots", "seed", "item", "item_id", "category", "truncated", "
 Row = dict[str, Any]
 
 
-def groups(path: str) -> Iterator[list[Row]]:
+@dataclasses.dataclass(frozen=True)
+class Options:
+    state: Path = dataclasses.field(metadata={"help": "folder in which scores are kept"})
+
+
+def groups(path: Path) -> Iterator[list[Row]]:
     """The requests of a file, some at a time, their tokens as arrays. Raises UserError where it is none of ours."""
     try:
         with pq.ParquetFile(path) as file:
@@ -158,7 +164,7 @@ def rows_of(request: Row, scores: Sequence[Scored], about: Mapping[str, Any]) ->
 
 
 def score(
-    models: Sequence[str], parts: Mapping[str, str], settings: ScoringSettings, state: Path
+    models: Sequence[Path], parts: Mapping[str, Path], settings: ScoringSettings, state: Path
 ) -> Iterator[pa.Table]:
     """Pieces of SCORES, endpoint by endpoint and part by part, in the order of the requests."""
     precision = getattr(torch, settings.precision)
@@ -182,31 +188,21 @@ def score(
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument("--spec", required=True, help="precision and context length (JSON)")
-    parser.add_argument("--models", nargs="+", required=True, help="endpoint models of one run, in order")
-    parser.add_argument("--all-endpoints", nargs="?", help="requests for all endpoints (Parquet)")
-    parser.add_argument("--last-endpoint", nargs="?", help="requests for the last endpoint (Parquet)")
-    parser.add_argument("--state", type=Path, required=True, help="folder in which scores are kept")
-    parser.add_argument("--out", required=True, help="one row a request and endpoint (Parquet)")
-    arguments = parser.parse_args(argv)
-
+    reads = ["models*", *(f"{part}?" for part in PARTS)]
+    job = read_job(MODULE, __doc__, argv, ScoringSettings, reads, ["out"], Options)
     torch.set_num_threads(1)  # the bits depend on it
-    spec = json.loads(arguments.spec)
-    settings = load(ScoringSettings, spec)
-    parts = {part: path for part in ("all_endpoints", "last_endpoint") if (path := getattr(arguments, part))}
+    parts = {part: path for part in PARTS for path in job.paths(part)}
     if not parts:
         raise UserError("nothing to score: give --all-endpoints, --last-endpoint or both")
     for path in parts.values():
         next(groups(path), None)  # so that a file that cannot be read says so before anything is computed
-    origin = provenance(MODULE, spec, [*arguments.models, *parts.values()])
-    schema = SCORES.with_metadata({KEY: canonical_json(origin)})
+    schema = SCORES.with_metadata({KEY: canonical_json(job.origin)})
     with (
-        locked(arguments.state, "scores this run"),
-        replacing(arguments.out) as temporary,
+        locked(job.options.state, "scores this run"),
+        replacing(job.path("out")) as temporary,
         pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
     ):
-        for piece in score(arguments.models, parts, settings, arguments.state):
+        for piece in score(job.paths("models"), parts, job.settings, job.options.state):
             writer.write_table(piece.cast(schema))
 
 

@@ -4,24 +4,28 @@ Any number of items, without a licence and without contamination. Item n of a ta
 a larger file begins with the smaller one. They are the desk study's suite and never a part of Core.
 """
 
-import argparse
 import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from smelt.errors import UserError, command
 from smelt.evaluation.tasks.brackets import cs_algorithms, dyck
 from smelt.evaluation.tasks.items import write_jsonl
 from smelt.evaluation.tasks.operators import operators
 from smelt.evaluation.tasks.repeat_copy import repeat_copy
-from smelt.spec import load
+from smelt.job import read_job
+
+MODULE = "smelt.evaluation.tasks.generate"
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
     items: int = 1000  # of each task
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.items < 1:
+            raise UserError(f"items is {self.items}, expected at least 1")
 
 
 Maker = Callable[[random.Random, int], tuple[str, str]]
@@ -48,15 +52,12 @@ def generated(name: str, count: int, seed: int) -> Iterator[tuple[str, str]]:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings as JSON")
-    parser.add_argument("--out", type=Path, nargs=len(MAKERS), required=True, metavar=tuple(MAKERS))
-    arguments = parser.parse_args(argv)
-    settings = load(Settings, arguments.spec)
-    if settings.items < 1:
-        raise UserError(f"items is {settings.items}, expected at least 1")
-    for name, path in zip(MAKERS, arguments.out, strict=True):
-        pairs = generated(name, settings.items, settings.seed)
+    job = read_job(MODULE, __doc__, argv, Settings, [], ["out*"])
+    paths = job.paths("out")
+    if len(paths) != len(MAKERS):
+        raise UserError(f"{len(paths)} files of items; give one for each of {', '.join(MAKERS)}, in this order")
+    for name, path in zip(MAKERS, paths, strict=True):
+        pairs = generated(name, job.settings.items, job.settings.seed)
         write_jsonl(({"context": context, "continuation": answer} for context, answer in pairs), path)
 
 

