@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from smelt.artifacts import KEY, field, replacing, table
 from smelt.errors import UserError, command
+from smelt.evaluation.columns import ITEM_FIELDS
 from smelt.evaluation.prompts import prompts
 from smelt.evaluation.prompts.demonstrations import SAMPLERS, Shown, demonstrations, repeated, shown_before
 from smelt.evaluation.prompts.encoder import Encoder, read_encoder
@@ -32,12 +33,7 @@ LARGEST = 2**31 - 1  # of a seed: what its column holds
 REQUESTS = pa.schema(
     [
         field("tree", pa.string(), "digest of context and continuations: rows that share it are scored once"),
-        field("task", pa.string(), "name of the task"),
-        field("shots", pa.int32(), "demonstrations asked for"),
-        field("seed", pa.int32(), "evaluation seed of the demonstrations; empty where none are drawn"),
-        field("item", pa.int32(), "row of the item in the task's file, from 0"),
-        field("item_id", pa.string(), "digest of the item's content"),
-        field("category", pa.string(), "the item's category in a partitioned task, else empty"),
+        *ITEM_FIELDS,
         field("option", pa.int32(), "of a schema, which of the item's contexts this is; else 0"),
         field("gold", pa.int32(), "index of the right continuation, of a schema of the right context"),
         field("context", pa.list_(pa.int32()), "tokens of the context, BOS first"),

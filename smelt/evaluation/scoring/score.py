@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from smelt.artifacts import KEY, field, file_digest, replacing, table
 from smelt.errors import UserError, command
+from smelt.evaluation.columns import ITEM_COLUMNS, ITEM_FIELDS
 from smelt.evaluation.scoring.cache import ScoreCache
 from smelt.evaluation.scoring.endpoint import read_model
 from smelt.evaluation.scoring.log_likelihood import Scored, score_trees
@@ -47,12 +48,7 @@ SCORES = pa.schema(
         field("part", pa.string(), "all_endpoints: all of a run are scored on it; last_endpoint: the last one"),
         field("branch", pa.int32(), "number of the decay branch, from 1"),
         field("branch_step", pa.int32(), "stable step that the branch leaves from"),
-        field("task", pa.string(), "name of the task"),
-        field("shots", pa.int32(), "demonstrations asked for"),
-        field("seed", pa.int32(), "evaluation seed of the demonstrations; empty where none are drawn"),
-        field("item", pa.int32(), "row of the item in the task's file, from 0"),
-        field("item_id", pa.string(), "digest of the item's content"),
-        field("category", pa.string(), "the item's category in a partitioned task, else empty"),
+        *ITEM_FIELDS,
         field("choice", pa.int32(), "number of the continuation, of a schema that of the context"),
         field("gold", pa.bool_(), "whether this choice is the right one"),
         field("log_probability", pa.float64(), "of the continuation after its context, sum over its tokens, nats"),
@@ -65,7 +61,7 @@ SCORES = pa.schema(
         field("demonstrations", pa.list_(pa.int32()), "rows of the demonstrations in the prompt, oldest first"),
     ]
 )
-COPIED = ("task", "shots", "seed", "item", "item_id", "category", "truncated", "dropped", "demonstrations")
+COPIED = (*ITEM_COLUMNS, "truncated", "dropped", "demonstrations")
 
 Row = dict[str, Any]
 

@@ -61,11 +61,16 @@ def read_tasks(path: str | Path = TASKS) -> dict[str, Task]:
     tasks = {name: _task(f"{path}: {name}", name, values) for name, values in with_sources.items()}
     seen: dict[tuple[str, int, str], str] = {}
     for task in tasks.values():
-        twin = seen.setdefault((task.file, task.shots, task.demonstrations), task.name)
-        if twin != task.name:
+        first = seen.setdefault((task.file, task.shots, task.demonstrations), task.name)
+        if first != task.name:
             raise UserError(
-                f"{path}: {task.name}: {twin} has the same file and shots, so both are one task; change or remove one"
+                f"{path}: {task.name}: {first} has the same file and shots, so both are one task; change or remove one"
             )
+    # With fewer, a table of Core names those missing; with more, its mean would not be Core.
+    if len(core := [task.name for task in tasks.values() if task.suite == "core"]) > CORE:
+        raise UserError(
+            f"{path}: {core[-1]}: suite core has {len(core)} tasks, expected the {CORE} of DCLM; give it another suite"
+        )
     return tasks
 
 
@@ -102,14 +107,6 @@ def shots_taken(task: Task, shots: Sequence[int]) -> list[int]:
     A task goes up to its own number or to its most in the sweep, whichever is larger.
     """
     return [count for count in shots if count <= max(task.shots, task.sweep_shots)] if shots else [task.shots]
-
-
-def core_tasks(tasks: Mapping[str, Task]) -> list[Task]:
-    """The 22 tasks of Core. Raises UserError where the list has more or fewer: its mean would not be Core."""
-    core = [task for task in tasks.values() if task.suite == "core"]
-    if len(core) != CORE:
-        raise UserError(f"config/tasks.yaml: suite core has {len(core)} tasks, expected {CORE}; restore those missing")
-    return core
 
 
 @functools.cache

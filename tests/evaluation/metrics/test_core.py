@@ -12,7 +12,7 @@ from smelt.artifacts import read_table, write_table
 from smelt.errors import UserError
 from smelt.evaluation.metrics import aggregation, core
 from smelt.evaluation.metrics.task_scores import TASK_SCORES
-from smelt.evaluation.tasks.registry import core_tasks, read_tasks
+from smelt.evaluation.tasks.registry import chosen, read_tasks
 from smelt.scaling.calibration.scores import read_scores
 from smelt.scaling.endpoints.table import ENDPOINTS
 from smelt.tables import from_rows
@@ -51,7 +51,7 @@ def tables(rows, tmp_path, names=tuple(TASKS), **spec):
 def test_all_published_values_of_core_are_reproduced():
     models = json.loads(FIXTURE.read_text())
     published = [model[f"Core_{version}"] for model in models for version in ("v1", "v2")]
-    names = [task.name for task in core_tasks(TASKS)]
+    names = [task.name for task in chosen(["core"], TASKS)]
     ours = [
         aggregation.centred_mean(TASKS, version)({name: {"score": model["icl"][name]} for name in names})
         for model in models
@@ -62,12 +62,12 @@ def test_all_published_values_of_core_are_reproduced():
 
 
 def test_the_categories_are_those_of_the_list_of_tasks():
-    counted = [one.category for one in core_tasks(TASKS)]
+    counted = [one.category for one in chosen(["core"], TASKS)]
     assert {name: counted.count(name) for name in counted} == core.CATEGORIES
 
 
 def test_core_is_the_mean_over_seeds_with_zero_shot_tasks_in_each(tmp_path):
-    names = [one.name for one in core_tasks(TASKS)]
+    names = [one.name for one in chosen(["core"], TASKS)]
     rows = own_rows(names, (3, 5, 8), lambda name, seed: 0.9 if seed is None else 0.7 + seed / 100)
     found = tables(rows, tmp_path)["core"][0]
     few = [name for name in names if TASKS[name].shots]
@@ -83,7 +83,7 @@ def test_core_is_the_mean_over_seeds_with_zero_shot_tasks_in_each(tmp_path):
     assert found["core_v1"] != found["core_v2"]
     values = [by_hand(names, seed, "v2") for seed in (3, 5, 8)]
     assert found["core_se"] == pytest.approx(np.std(values, ddof=1) / math.sqrt(3))
-    reading = [one.name for one in core_tasks(TASKS) if one.category == "reading comprehension"]
+    reading = [one.name for one in chosen(["core"], TASKS) if one.category == "reading comprehension"]
     assert found["reading_comprehension"] == pytest.approx(np.mean([by_hand(reading, s, "v2") for s in (3, 5, 8)]))
     assert (found["tasks"], found["of"], found["evaluation_seeds"], found["items"]) == (22, 22, 3, 220)
     assert found["baselines"] == "v2"
@@ -112,7 +112,7 @@ def test_core_over_fewer_tasks_says_so_and_is_no_metric_of_the_calibration(tmp_p
 
 def test_completion_is_a_metric_of_the_calibration_where_all_nine_tasks_were_scored(tmp_path):
     """One of the nine, or the study's own suite, calibrated as DCLM's Completion."""
-    nine = [one.name for one in core_tasks(TASKS) if one.completion]
+    nine = [one.name for one in chosen(["core"], TASKS) if one.completion]
     for names, expected in ((nine, {"completion"}), (nine[1:], set()), (nine[:1], set())):
         found = tables(own_rows([*names, "copa"]), tmp_path)["scores"]
         assert {one["metric"] for one in found} == expected
@@ -216,7 +216,7 @@ def test_a_part_may_be_scored_otherwise_than_another(tmp_path):
 
 
 def test_the_calibration_accepts_the_scores(tmp_path):
-    names = [*(one.name for one in core_tasks(TASKS)), "mmlu", *DESK]
+    names = [*(one.name for one in chosen(["core"], TASKS)), "mmlu", *DESK]
     runs = [("baseline", 1), ("baseline", 2), ("smelt", 1)]
     rows = [
         row | {"architecture": name, "branch": branch, "branch_step": 10 * branch}
@@ -237,7 +237,9 @@ def test_the_calibration_accepts_the_scores(tmp_path):
     }  # fmt: skip
     tasks = [row for row in read if row["metric"] == "core" and row["task"]]
     assert len(tasks) == 3 * 22
-    assert {(row["task"], row["chance"]) for row in tasks} == {(one.name, one.chance_v2) for one in core_tasks(TASKS)}
+    assert {(row["task"], row["chance"]) for row in tasks} == {
+        (one.name, one.chance_v2) for one in chosen(["core"], TASKS)
+    }
     answers = [row["score"] for row in read if row["metric"] == "completion"]
     assert answers == [2.0] * (3 * 10)  # 20 nats over 10 tokens, nine tasks and their mean
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from smelt.errors import UserError
-from smelt.evaluation.tasks.registry import TASKS, Task, chosen, core_tasks, presets, read_tasks
+from smelt.evaluation.tasks.registry import TASKS, Task, chosen, presets, read_tasks
 from smelt.spec import load, plain
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "evals"
@@ -55,7 +55,7 @@ def test_digests_are_those_of_the_published_files(tasks):
 
 
 def test_core_has_the_counts_of_the_paper(tasks):
-    core = core_tasks(tasks)
+    core = chosen(["core"], tasks)
     assert len(core) == 22
     assert sum(task.completion for task in core) == 9
     assert sum(task.shots == 0 for task in core) == 7
@@ -78,7 +78,7 @@ def test_the_sweep_covers_fifteen_tasks_and_mmlu(tasks):
 def test_synthetic_tasks_are_never_part_of_core(tasks):
     assert [task.name for task in tasks.values() if task.suite == "desk"] == DESK
     assert [task.name for task in tasks.values() if task.synthetic] == DESK[:4]
-    assert not any(task.synthetic for task in core_tasks(tasks))
+    assert not any(task.synthetic for task in chosen(["core"], tasks))
 
 
 def test_a_task_survives_the_spec_of_a_job(tasks):
@@ -92,15 +92,17 @@ def test_chosen_expands_suites_in_the_order_of_the_list(tasks):
     assert [task.name for task in chosen(["last_word", "mmlu_standard", "mmlu", "mmlu"], tasks)] == [
         "mmlu", "mmlu_standard", "last_word",
     ]  # fmt: skip
-    assert chosen(["core", "arc_easy"], tasks) == core_tasks(tasks)
+    assert chosen(["core", "arc_easy"], tasks) == chosen(["core"], tasks)
     with pytest.raises(UserError, match=r"'arc_esy'; known are core, mmlu, desk, hellaswag_zeroshot"):
         chosen(["arc_esy"], tasks)
 
 
-def test_a_core_of_other_size_is_refused(tasks):
-    fewer = {name: task for name, task in tasks.items() if name != "copa"}
-    with pytest.raises(UserError, match="21 tasks, expected 22"):
-        core_tasks(fewer)
+def test_a_core_of_more_tasks_is_refused(tmp_path):
+    content = yaml.safe_load(TASKS.read_text(encoding="utf-8"))
+    content["tasks"]["further"] = content["tasks"]["copa"] | {"shots": 1}
+    (tmp_path / "tasks.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    with pytest.raises(UserError, match=r"further: suite core has 23 tasks, expected the 22 of DCLM"):
+        read_tasks(tmp_path / "tasks.yaml")
 
 
 def test_presets_are_nested():
