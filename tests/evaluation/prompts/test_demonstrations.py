@@ -11,18 +11,15 @@ from hypothesis import strategies as st
 
 from smelt.evaluation.prompts.demonstrations import SAMPLERS, demonstrations, repeated, shown_before
 from smelt.evaluation.tasks.items import subset
-from tests.evaluation.prompting import DATA, TASKS, answer, choice, numbered, schema, task
+from tests.evaluation.prompting import TASKS, answer, choice, numbered, schema, task
 
-FIXTURE = DATA / "fixtures" / "prompts_seed1234.json"
-ROWS = {"squad": 1000}  # of the file that the fixture was made from, where it is not the full one
+# By task and item the rows that DCLM's harness draws with the seed 1234.
+DRAWN = json.loads((Path(__file__).parents[2] / "data" / "evals" / "dclm_demonstrations.json").read_text())
+ROWS = {"squad": 1000}  # of the file that was drawn from, where it is not the full one
 OURS = ["smelt", "nested"]
-KINDS = [
-    pytest.param(name, marks=pytest.mark.skipif(not FIXTURE.exists(), reason="needs the shared fixtures"))
-    for name in (json.loads(FIXTURE.read_text()) if FIXTURE.exists() else ["absent"])
-]
 
 
-@pytest.mark.parametrize("label", KINDS)
+@pytest.mark.parametrize("label", DRAWN)
 def test_dclm_draws_what_the_reference_draws(label):
     mine = TASKS["mmlu" if label == "mmlu_fewshot" else label]
     if mine.partition:  # the first category, and one behind it that must not matter
@@ -32,8 +29,8 @@ def test_dclm_draws_what_the_reference_draws(label):
     else:
         items = numbered(ROWS.get(label, mine.items))
     found = demonstrations(mine, items, mine.shots, 1234, "dclm")
-    for expected in json.loads(FIXTURE.read_text())[label]["items"]:
-        assert list(found[expected["index"]]) == expected["demo_indices"]
+    for row, expected in DRAWN[label].items():
+        assert list(found[int(row)]) == expected
 
 
 def test_dclm_draws_each_category_from_a_stream_of_its_own():

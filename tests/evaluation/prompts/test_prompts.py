@@ -33,7 +33,9 @@ from tests.evaluation.prompting import (
 FIXTURE = DATA / "fixtures" / "prompts_seed1234.json"
 LABELS = list(json.loads(FIXTURE.read_text())) if FIXTURE.exists() else []
 BYTES = ENCODERS["byte level"]
-needs_fixture = pytest.mark.skipif(not FIXTURE.exists(), reason="needs the shared fixtures")
+needs_fixture = pytest.mark.skipif(
+    not FIXTURE.exists(), reason="the texts of the published tasks are not part of the repository"
+)
 TEXT = st.text(st.sampled_from("Aa: \n?s0'é\u2028\x85\x1c"), max_size=12)
 
 

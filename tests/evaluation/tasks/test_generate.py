@@ -257,7 +257,7 @@ def test_no_items_are_refused(tmp_path):
         generate.main(["--spec", '{"items": 0}', "--out", *out])
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="no reference data beside the repository")
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the texts of the published tasks are not part of the repository")
 @pytest.mark.parametrize("name", generate.MAKERS)
 def test_prompts_have_the_form_of_the_published_task(name, made):
     """Every line but those that hold the item itself is the same, letter by letter."""

@@ -211,7 +211,7 @@ def test_what_is_written_is_read_again(tmp_path):
     assert "é".encode() in (tmp_path / "sub" / "own.jsonl").read_bytes()
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="no reference data beside the repository")
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the texts of the published tasks are not part of the repository")
 def test_the_published_files_are_read_with_their_digests():
     tasks = read_tasks()
     manifest = json.loads((SHARED / "manifest.json").read_text())
