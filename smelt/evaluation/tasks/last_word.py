@@ -6,13 +6,13 @@ of text and none of the documents.
 """
 
 import dataclasses
-import itertools
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -142,14 +142,10 @@ def apart(found: Iterable[Passage], most: int) -> list[Passage]:
 
 def chosen(found: Iterable[Passage], count: int) -> list[Passage]:
     """`count` passages by turns of their sources, no last sentence twice; more of them begin with the same ones."""
-    sources: dict[str, list[Passage]] = {}
-    seen: set[str] = set()
-    for passage in sorted(found):
-        if passage.sentence not in seen:
-            seen.add(passage.sentence)
-            sources.setdefault(passage.source, []).append(passage)
-    rounds = itertools.zip_longest(*(sources[source] for source in sorted(sources)))
-    return [passage for turn in rounds for passage in sorted(filter(None, turn))][:count]
+    passages = pd.DataFrame(sorted(found), columns=list(Passage._fields)).drop_duplicates("sentence")
+    turn = passages.groupby("source").cumcount()
+    by_turns = passages.loc[turn.sort_values(kind="stable").index]  # within a turn in the order of the hash
+    return [Passage(*row) for row in by_turns.head(count).itertuples(index=False, name=None)]
 
 
 def heldout(path: str | Path) -> Iterator[dict[str, str]]:
