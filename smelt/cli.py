@@ -80,7 +80,7 @@ def _headline(path: Path) -> str:
 
 def _check(arguments: argparse.Namespace) -> None:
     study = _study(arguments.study)
-    print(f"{study.path}: a study that {KINDS[study.kind]}" if study.kind == "grid" else f"{study.path}: sound")
+    print(f"{study.path}: sound, {KINDS[study.kind]}")
     if isinstance(study, GridStudy):
         recipe = study.trained[0].training
         print(f"{len(study.networks)} networks, {len(study.trained)} runs, {len(recipe.branch_steps)} branches each:")
@@ -120,10 +120,27 @@ def _fit(arguments: argparse.Namespace) -> None:
 
 
 def _show_gains(gains: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Print gains, and each reason once."""
+    """Print gains and their notes."""
     _show(gains[columns])
-    for reason in dict.fromkeys(gains["reason"].dropna()):
-        print(f"note: {reason}")
+    for line in _notes(gains):
+        print(line)
+
+
+def _notes(gains: pd.DataFrame) -> list[str]:
+    """What the column `reason` says: a line for all remarks on the same rows, with the names of these rows."""
+    named: dict[str, list[str]] = {}
+    for row in gains[gains["reason"].notna()].to_dict("records"):
+        sparsity = "all sparsities" if pd.isna(row["sparsity"]) else row["sparsity"]
+        budget = f" at {row['budget_flops']:.4g} FLOPs" if "budget_flops" in row else ""
+        for remark in row["reason"].split("; "):
+            named.setdefault(remark, []).append(f"{row['architecture']} {sparsity}{budget}")
+    remarks: dict[tuple[str, ...], list[str]] = {}
+    for remark, rows in named.items():
+        remarks.setdefault(tuple(rows), []).append(remark)
+    return [
+        f"note on {'all rows' if len(rows) == len(gains) else ', '.join(rows)}: {'; '.join(said)}"
+        for rows, said in remarks.items()
+    ]
 
 
 def _study(name: str) -> Study:

@@ -28,8 +28,9 @@ def test_a_sound_study_says_what_it_holds(capsys):
     assert "6 networks, 6 runs, 3 branches each" in out
     assert "smelt-H24-S85" in out
     assert "results: results/smoke/" in out
+    assert out.startswith(f"{ROOT / 'config/smoke.yaml'}: sound, trains a grid\n")
     cli.main(["check", "published"])
-    assert "sound" in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith(f"{ROOT / 'config/published.yaml'}: sound, simulated endpoints\n")
 
 
 def test_matched_pairs_and_their_ratios(capsys):
@@ -56,11 +57,13 @@ def test_gains_of_a_file(capsys):
     assert header.split()[:4] == ["architecture", "budget_flops", "sparsity", "gain"]
     assert rows[0].split()[:4] == ["smelt", "1e+20", "S85", "0.1252"]
     assert len([row for row in rows if row.strip().startswith("smelt")]) == 3
+    assert "note on smelt S97 at 1e+20 FLOPs: the interval spans zero" in rows
     title, header, *rows = iso_loss_gain.splitlines()
     assert title.startswith("Iso-loss gain")
     assert header.split() == cli.ISO_LOSS_COLUMNS
     assert rows[0].split() == ["smelt", "all", "215599539200", "0.219", "0.13", "0.2989", "12", "True"]
     assert [row.split()[2] for row in rows[1:4]] == ["S85", "S95", "S97"]
+    assert "note on smelt S95, smelt S97: the interval spans zero" in rows
 
 
 def test_a_doubtful_loss_is_a_warning(capsys, tmp_path):

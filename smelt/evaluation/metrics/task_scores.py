@@ -31,7 +31,7 @@ ENDPOINT = (
     field("sparsity", pa.string(), "label of the sparsity"),
     field("seed", pa.int32(), "seed of the training"),
     field("branch", pa.int32(), "number of the decay branch, from 1"),
-    field("branch_step", pa.int32(), "stable step that the decay leaves from"),
+    field("branch_step", pa.int32(), "stable step at which the decay branches off"),
     field("part", pa.string(), "all_endpoints: scored at all of a run; last_endpoint: at its last branch only"),
     field("preset", pa.string(), "which of the items were scored: smoke, lite or full"),
     field("sampler", pa.string(), "how demonstrations were drawn: dclm, smelt or nested"),

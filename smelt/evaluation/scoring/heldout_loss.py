@@ -26,7 +26,7 @@ LOSSES = pa.schema(
     [
         field("run", pa.string(), "name of the run"),
         field("branch", pa.int32(), "number of the decay branch, from 1"),
-        field("branch_step", pa.int32(), "stable step that the branch leaves from"),
+        field("branch_step", pa.int32(), "stable step at which the decay branches off"),
         field("document", pa.string(), "id of the document: the hash of its text"),
         field("piece", pa.int32(), "number of the piece, 0 where the document is whole"),
         field("source", pa.string(), "source of the document"),

@@ -47,7 +47,7 @@ SCORES = pa.schema(
         field("run", pa.string(), "name of the run"),
         field("part", pa.string(), "all_endpoints: all of a run are scored on it; last_endpoint: the last one"),
         field("branch", pa.int32(), "number of the decay branch, from 1"),
-        field("branch_step", pa.int32(), "stable step that the branch leaves from"),
+        field("branch_step", pa.int32(), "stable step at which the decay branches off"),
         *ITEM_FIELDS,
         field("choice", pa.int32(), "number of the continuation, of a schema that of the context"),
         field("gold", pa.bool_(), "whether this choice is the right one"),
