@@ -79,11 +79,13 @@ def item_means(
     for (name, shots), of_seeds in itertools.groupby(groups, key=lambda group: (group.task, group.shots)):
         if (name, shots) not in wanted:
             continue
-        seeds = [item_metrics.items_of(group, tasks[name]) for group in of_seeds]
-        if any(not np.array_equal(one.item, seeds[0].item) for one in seeds):
+        by_seed = [item_metrics.items_of(group, tasks[name]) for group in of_seeds]
+        if any(not np.array_equal(items.item, by_seed[0].item) for items in by_seed):
             raise UserError(f"{path}: {name} with {shots} shots has other items in other seeds; run it again")
-        weight = item_metrics.weights(seeds[0].category, tasks[name].partition)
-        means[run.key, name, shots] = ItemMean(seeds[0].item, weight, np.mean([one.correct for one in seeds], axis=0))
+        weight = item_metrics.weights(by_seed[0].category, tasks[name].partition)
+        means[run.key, name, shots] = ItemMean(
+            by_seed[0].item, weight, np.mean([items.correct for items in by_seed], axis=0)
+        )
     return means
 
 
@@ -94,7 +96,7 @@ def most_shots(curve: Curve) -> int:
 
 def icl_rows(
     by_run: Mapping[Run, Mapping[str, Curve]],
-    found: Sequence[Member],
+    members: Sequence[Member],
     items: ItemMeans,
     architectures: Sequence[str],
     settings: Settings,
@@ -103,40 +105,40 @@ def icl_rows(
     rows = []
     for name in architectures:
         if name != settings.reference:
-            own = [_row(by_run, one, items, (name, settings.reference), settings) for one in found]
-            _correct(own, found)
-            rows += own
+            compared = [_row(by_run, member, items, (name, settings.reference), settings) for member in members]
+            _correct(compared, members)
+            rows += compared
     return rows
 
 
 def _row(
-    by_run: Mapping[Run, Mapping[str, Curve]], one: Member, items: ItemMeans, sides: Sides, settings: Settings
+    by_run: Mapping[Run, Mapping[str, Curve]], member: Member, items: ItemMeans, sides: Sides, settings: Settings
 ) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(ICL.names)
-    row |= {"architecture": sides[0], "reference": sides[1], "task": one.name, "cells": 0}
-    if not one.tasks:
-        return row | {"reason": sweep.missing(one)}
+    row |= {"architecture": sides[0], "reference": sides[1], "task": member.name, "cells": 0}
+    if not member.tasks:
+        return row | {"reason": sweep.missing(member)}
     runs = matched(by_run, sides)
     if not runs:
         return row | {"reason": f"no cell and training seed has both {sides[0]} and {sides[1]}"}
-    curve = by_run[runs[0]][one.name]
+    curve = by_run[runs[0]][member.name]
     if not curve.scores:
         return row | {"reason": "there is no number of demonstrations that all of its tasks have"}
     shots = most_shots(curve)
     row |= {"shots": shots, "evaluation_seeds": curve.seeds[shots]}
     if not row["evaluation_seeds"]:
         return row | {"reason": f"no demonstrations are drawn with {shots} shots, so there is nothing to pair"}
-    scores = {run: by_run[run][one.name].scores[shots] for run in runs}
+    scores = {run: by_run[run][member.name].scores[shots] for run in runs}
     cells = sweep.cells_of(scores, sides[0])
-    both = [cell for cell in cells if all(_beats(scores, side, cell, one.chance) for side in sides)]
+    both = [cell for cell in cells if all(_beats(scores, side, cell, member.chance) for side in sides)]
     if not both:
-        return row | {"reason": f"in no cell of {len(cells)} do both beat chance ({one.chance:.3g})"}
-    mine, theirs = (sweep.cell_mean(scores, side, both) for side in sides)
-    test = sign_flips(mine - theirs, flips=settings.flips, seed=settings.seed)
-    row |= {"cells": len(both), "score": float(mine.mean()), "reference_score": float(theirs.mean())}
-    row |= {"difference": float((mine - theirs).mean()), "difference_se": standard_error(mine - theirs)}
+        return row | {"reason": f"in no cell of {len(cells)} do both beat chance ({member.chance:.3g})"}
+    target, reference = (sweep.cell_mean(scores, side, both) for side in sides)
+    test = sign_flips(target - reference, flips=settings.flips, seed=settings.seed)
+    row |= {"cells": len(both), "score": float(target.mean()), "reference_score": float(reference.mean())}
+    row |= {"difference": float((target - reference).mean()), "difference_se": standard_error(target - reference)}
     row |= {"p_value": test.p, "p_two_sided": test.p_two_sided, "patterns": test.patterns}
-    differences = item_differences(items, one, shots, sides, [run for run in runs if run[1:3] in both])
+    differences = item_differences(items, member, shots, sides, [run for run in runs if run[1:3] in both])
     by_item = sign_flips(differences, EXACT_ITEMS, settings.flips, settings.seed)
     row |= {
         "item_p": by_item.p_two_sided,
@@ -144,9 +146,9 @@ def _row(
         "training_seeds": _training_seeds(runs, sides[0], both),
     }
     left = len(cells) - len(both)
-    notes = sweep.partly(one) + aggregation.error_note(row["evaluation_seeds"])
+    notes = sweep.partly(member) + aggregation.error_note(row["evaluation_seeds"])
     notes += curve.note(shots)
-    notes += [f"{left} of {len(cells)} cells left out: not both beat chance ({one.chance:.3g})"] if left else []
+    notes += [f"{left} of {len(cells)} cells left out: not both beat chance ({member.chance:.3g})"] if left else []
     return row | {"reason": "; ".join(notes) or None}
 
 
@@ -165,36 +167,38 @@ def _beats(scores: Mapping[Run, Array], architecture: str, cell: Cell, chance: f
     return float(sweep.cell_scores(scores, architecture, cell).mean()) > chance + item_metrics.TIE
 
 
-def item_differences(items: ItemMeans, one: Member, shots: int, sides: Sides, runs: Sequence[Run]) -> Array:
+def item_differences(items: ItemMeans, member: Member, shots: int, sides: Sides, runs: Sequence[Run]) -> Array:
     """What each item adds to the difference of the scores, over all tasks of the member, (items,).
 
     Averaged over training seeds of a cell, cells and evaluation seeds, and weighted as in the score, so that the sum
     over items is the difference itself.
     """
     parts = []
-    for name in one.tasks:
+    for name in member.tasks:
         first = items[runs[0], name, shots]
         if any(not np.array_equal(items[run, name, shots].item, first.item) for run in runs):
             raise UserError(f"{name}: the runs were scored on different items; run the evaluation of all again")
         right = {run: items[run, name, shots].right for run in runs}
         cells = sweep.cells_of(right, sides[0])
-        mine, theirs = (sweep.cell_mean(right, side, cells) for side in sides)
-        parts.append(first.weight * (mine - theirs) / len(one.tasks))
+        target, reference = (sweep.cell_mean(right, side, cells) for side in sides)
+        parts.append(first.weight * (target - reference) / len(member.tasks))
     return np.concatenate(parts)
 
 
-def _correct(rows: Sequence[dict[str, Any]], found: Sequence[Member]) -> None:
+def _correct(rows: Sequence[dict[str, Any]], members: Sequence[Member]) -> None:
     """Fill in Holm's correction over the tasks that have p-values, and say what it and the tests cannot give."""
-    family = [row for row, one in zip(rows, found, strict=True) if not one.averages and row["p_value"] is not None]
+    family = [
+        row for row, member in zip(rows, members, strict=True) if not member.averages and row["p_value"] is not None
+    ]
     adjusted = [holm([row[name] for row in family]) for name in ("p_two_sided", "item_p")]
     for row, seeds, items in zip(family, *adjusted, strict=True):
         row |= {"p_holm": seeds, "item_p_holm": items, "resolved": seeds < LEVEL and items < LEVEL}
-    for row, one in zip(rows, found, strict=True):
+    for row, member in zip(rows, members, strict=True):
         if row["p_value"] is None:
             continue
         notes = [row["reason"]] if row["reason"] else []
-        notes += ["averages are not among the tests that Holm's correction is over"] if one.averages else []
-        notes += _limit(row["evaluation_seeds"], 1 if one.averages else len(family)) + _disagreement(row)
+        notes += ["averages are not among the tests that Holm's correction is over"] if member.averages else []
+        notes += _limit(row["evaluation_seeds"], 1 if member.averages else len(family)) + _disagreement(row)
         notes += ["one training seed a cell: no test knows what another would give"] * (row["training_seeds"] == 1)
         row["reason"] = "; ".join(notes) or None
 
@@ -238,12 +242,12 @@ def main(argv: Sequence[str]) -> None:
     job.write("sweep", table(sweep.sweep_rows(by_run, members, architectures), SWEEP))
 
 
-def _compared(by_run: Mapping[Run, Mapping[str, Curve]], found: Sequence[Member]) -> set[tuple[str, int]]:
+def _compared(by_run: Mapping[Run, Mapping[str, Curve]], members: Sequence[Member]) -> set[tuple[str, int]]:
     """Tasks and the numbers of shots at which their items are compared: the most of a task, and of the averages."""
     curves = next(iter(by_run.values()), {})
     return {
         (name, most_shots(curves[member.name]))
-        for member in found
+        for member in members
         for name in member.tasks
         if member.name in curves and curves[member.name].scores
     }

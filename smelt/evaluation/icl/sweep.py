@@ -81,12 +81,12 @@ def members(tasks: Mapping[str, Task], scores: pd.DataFrame) -> list[Member]:
     scored = set(scores["task"])
     groups = {AVERAGE: named, WITHOUT_DYCK: [name for name in named if "dyck" not in name]}
     groups |= {name: [name] for name in named}
-    found = []
+    listed = []
     for name, group in groups.items():
-        mine = tuple(one for one in group if one in scored)
-        chance = float(np.mean([tasks[one].chance_v2 for one in mine])) if mine else 0.0
-        found.append(Member(name, mine, len(group), chance))
-    return found
+        with_scores = tuple(task_name for task_name in group if task_name in scored)
+        chance = float(np.mean([tasks[task_name].chance_v2 for task_name in with_scores])) if with_scores else 0.0
+        listed.append(Member(name, with_scores, len(group), chance))
+    return listed
 
 
 def last_scores(scores: pd.DataFrame, tasks: Mapping[str, Task], shots: Sequence[int]) -> pd.DataFrame:
@@ -108,7 +108,7 @@ def last_scores(scores: pd.DataFrame, tasks: Mapping[str, Task], shots: Sequence
     return swept[swept["shots"] <= np.array([most[name] for name in swept["task"]], dtype=np.int64)]
 
 
-def curves(scores: pd.DataFrame, found: Sequence[Member]) -> dict[Run, dict[str, Curve]]:
+def curves(scores: pd.DataFrame, members: Sequence[Member]) -> dict[Run, dict[str, Curve]]:
     """The curves of each run, of tasks and averages, by name."""
     seeds = scores["evaluation_seed"].fillna(item_metrics.ZERO_SHOT)
     ordered = scores.assign(evaluation_seed=seeds).sort_values("evaluation_seed", kind="stable")
@@ -121,7 +121,7 @@ def curves(scores: pd.DataFrame, found: Sequence[Member]) -> dict[Run, dict[str,
         part = {name: values[positions] for name, values in columns.items()}
         by_run[run[0], run[1], run[2], run[3]].setdefault(task, {})[int(shots)] = part
     return {
-        run: {member.name: _curve([by_task[name] for name in member.tasks]) for member in found if member.tasks}
+        run: {member.name: _curve([by_task[name] for name in member.tasks]) for member in members if member.tasks}
         for run, by_task in by_run.items()
     }
 
@@ -157,56 +157,60 @@ def cells_of(by_run: Mapping[Run, Any], architecture: str) -> list[Cell]:
 
 
 def sweep_rows(
-    by_run: Mapping[Run, Mapping[str, Curve]], found: Sequence[Member], architectures: Sequence[str]
+    by_run: Mapping[Run, Mapping[str, Curve]], members: Sequence[Member], architectures: Sequence[str]
 ) -> list[dict[str, Any]]:
     """The rows by architecture, member and shots."""
-    theirs = [set(cells_of(by_run, name)) for name in architectures]
-    cells = [cell for cell in cells_of(by_run, architectures[0]) if all(cell in one for one in theirs)]
-    shots = {one.name: _all_shots(by_run, one) for one in found}
+    shared = set.intersection(*(set(cells_of(by_run, name)) for name in architectures))
+    cells = [cell for cell in cells_of(by_run, architectures[0]) if cell in shared]
+    shots = {member.name: _all_shots(by_run, member) for member in members}
     return [
-        _row(by_run, one, architecture, cells, count)
+        _row(by_run, member, architecture, cells, count)
         for architecture in architectures
-        for one in found
-        for count in shots[one.name]
+        for member in members
+        for count in shots[member.name]
     ]
 
 
-def _all_shots(by_run: Mapping[Run, Mapping[str, Curve]], one: Member) -> list[int | None]:
+def _all_shots(by_run: Mapping[Run, Mapping[str, Curve]], member: Member) -> list[int | None]:
     """Shots that any of a member's tasks has; a single None where there is no such task."""
-    curves = next(iter(by_run.values())) if one.tasks else {}
-    shots: list[int | None] = [*sorted({count for name in one.tasks for count in curves[name].scores})]
+    curves = next(iter(by_run.values())) if member.tasks else {}
+    shots: list[int | None] = [*sorted({count for name in member.tasks for count in curves[name].scores})]
     return shots or [None]
 
 
 def _row(
-    by_run: Mapping[Run, Mapping[str, Curve]], one: Member, architecture: str, cells: Sequence[Cell], shots: int | None
+    by_run: Mapping[Run, Mapping[str, Curve]],
+    member: Member,
+    architecture: str,
+    cells: Sequence[Cell],
+    shots: int | None,
 ) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(SWEEP.names)
-    row |= {"architecture": architecture, "task": one.name, "shots": shots, "tasks": len(one.tasks), "cells": 0}
+    row |= {"architecture": architecture, "task": member.name, "shots": shots, "tasks": len(member.tasks), "cells": 0}
     if shots is None:
-        return row | {"reason": missing(one)}
-    row["chance"] = one.chance
+        return row | {"reason": missing(member)}
+    row["chance"] = member.chance
     curves = next(iter(by_run.values()))
-    having = [name for name in one.tasks if shots in curves[name].scores]
-    if len(having) < len(one.tasks):
-        return row | {"reason": f"only {len(having)} of {len(one.tasks)} tasks have {shots} shots"}
+    having = [name for name in member.tasks if shots in curves[name].scores]
+    if len(having) < len(member.tasks):
+        return row | {"reason": f"only {len(having)} of {len(member.tasks)} tasks have {shots} shots"}
     if not cells:
         return row | {"reason": "no cell has an endpoint of every architecture"}
-    values = cell_mean({run: known[one.name].scores[shots] for run, known in by_run.items()}, architecture, cells)
-    seeds = curves[one.name].seeds[shots]
-    notes = partly(one) + aggregation.error_note(seeds) + curves[one.name].note(shots)
-    row |= curves[one.name].prompts[shots]._asdict()
+    values = cell_mean({run: known[member.name].scores[shots] for run, known in by_run.items()}, architecture, cells)
+    seeds = curves[member.name].seeds[shots]
+    notes = partly(member) + aggregation.error_note(seeds) + curves[member.name].note(shots)
+    row |= curves[member.name].prompts[shots]._asdict()
     row |= {"score": float(values.mean()), "score_se": standard_error(values), "cells": len(cells)}
     return row | {"evaluation_seeds": seeds, "reason": "; ".join(notes) or None}
 
 
-def missing(one: Member) -> str:
+def missing(member: Member) -> str:
     """Why a member without a scored task has none."""
-    if one.averages:
-        return f"none of {one.named} tasks was scored in the sweep" if one.named else "the sweep has no such task"
+    if member.averages:
+        return f"none of {member.named} tasks was scored in the sweep" if member.named else "the sweep has no such task"
     return "not scored in the sweep"
 
 
-def partly(one: Member) -> list[str]:
+def partly(member: Member) -> list[str]:
     """A note on an average that lacks tasks."""
-    return [f"average over {len(one.tasks)} of {one.named} tasks"] if len(one.tasks) < one.named else []
+    return [f"average over {len(member.tasks)} of {member.named} tasks"] if len(member.tasks) < member.named else []

@@ -95,7 +95,7 @@ def _lists(column: pa.ListArray) -> list[NDArray[np.int32]]:
     return np.split(column.flatten().to_numpy(), np.cumsum(column.value_lengths().to_numpy())[:-1]) if column else []
 
 
-def scores_of(requests: Sequence[Row], model: Transformer, kept: ScoreCache, context: int) -> dict[str, list[Scored]]:
+def scores_of(requests: Sequence[Row], model: Transformer, cache: ScoreCache, context: int) -> dict[str, list[Scored]]:
     """The scores of all trees that the requests ask for: those that are kept, and the others, kept from now on.
 
     Raises UserError, naming task and item, on a token that the model does not know and on a score that is not finite.
@@ -103,20 +103,20 @@ def scores_of(requests: Sequence[Row], model: Transformer, kept: ScoreCache, con
     wanted: dict[str, Row] = {}
     for row in requests:
         wanted.setdefault(row["tree"], row)
-    found = kept.find(list(wanted))
-    missing = [row for tree, row in wanted.items() if tree not in found]
+    scored = cache.find(list(wanted))
+    missing = [row for tree, row in wanted.items() if tree not in scored]
     for row in missing:
         _check_tokens(row, model.settings.vocabulary)
     trees = [Tree(row["context"], row["continuations"]) for row in missing]
     _tell(wanted, trees, context)
     for row, scores in zip(missing, score_trees(model, trees, context), strict=True):
-        for one in scores:
-            if not math.isfinite(one.log_probability):
-                said = f"the log-probability of a continuation is {one.log_probability}"
-                raise UserError(f"{_place(row)}: {said}; the endpoint's weights are broken")
-        kept.add(row["tree"], scores)
-        found[row["tree"]] = scores
-    return found
+        for continuation in scores:
+            if not math.isfinite(continuation.log_probability):
+                fault = f"the log-probability of a continuation is {continuation.log_probability}"
+                raise UserError(f"{_place(row)}: {fault}; the endpoint's weights are broken")
+        cache.add(row["tree"], scores)
+        scored[row["tree"]] = scores
+    return scored
 
 
 def _tell(wanted: Mapping[str, Row], trees: Sequence[Tree], context: int) -> None:
@@ -124,8 +124,8 @@ def _tell(wanted: Mapping[str, Row], trees: Sequence[Tree], context: int) -> Non
     rows = pack(lengths, context)
     full = f" in {len(rows)} rows, {fill(rows, lengths, context):.1%} full" if rows else ""
     tasks = ", ".join(dict.fromkeys(row["task"] for row in wanted.values()))
-    kept = len(wanted) - len(trees)
-    print(f"{tasks}: {kept} contexts kept, {len(trees)} to score, {sum(lengths)} tokens{full}", file=sys.stderr)
+    cached = len(wanted) - len(trees)
+    print(f"{tasks}: {cached} contexts kept, {len(trees)} to score, {sum(lengths)} tokens{full}", file=sys.stderr)
 
 
 def _check_tokens(row: Row, vocabulary: int) -> None:
@@ -144,18 +144,18 @@ def _place(row: Row) -> str:
 def rows_of(request: Row, scores: Sequence[Scored], about: Mapping[str, Any]) -> Iterator[Row]:
     """Rows of SCORES, one for each continuation of a request."""
     copied = {name: request[name] for name in COPIED}
-    for number, (tokens, one) in enumerate(zip(request["continuations"], scores, strict=True)):
+    for number, (tokens, scored) in enumerate(zip(request["continuations"], scores, strict=True)):
         choice = request["option"] + number
         yield {
             **about,
             **copied,
             "choice": choice,
             "gold": choice == request["gold"],
-            "log_probability": one.log_probability,
+            "log_probability": scored.log_probability,
             "tokens": len(tokens),
             "characters": request["characters"][number],
             "bytes": request["bytes"][number],
-            "greedy": one.greedy,
+            "greedy": scored.greedy,
         }
 
 
@@ -170,17 +170,19 @@ def score(
         check_run(path, [about["run"]], run := run or about["run"])
         for_decoding(model)
         identity = digest(canonical_json([file_digest(path), fingerprint(SCORED), settings.precision]))[:32]
-        with contextlib.closing(ScoreCache(state, about["branch"], identity)) as kept:
+        with contextlib.closing(ScoreCache(state, about["branch"], identity)) as cache:
             for part, requests in parts.items():
                 if part == "last_endpoint" and path != models[-1]:
                     continue
-                told = {"run": run, "part": part, "branch": about["branch"], "branch_step": about["branch_step"]}
+                labels = {"run": run, "part": part, "branch": about["branch"], "branch_step": about["branch_step"]}
                 for group in groups(requests):
                     try:
-                        found = scores_of(group, model, kept, settings.context)
+                        scored = scores_of(group, model, cache, settings.context)
                     except UserError as error:
                         raise UserError(f"{path}: {error}") from None
-                    yield table([row for one in group for row in rows_of(one, found[one["tree"]], told)], SCORES)
+                    yield table(
+                        [row for request in group for row in rows_of(request, scored[request["tree"]], labels)], SCORES
+                    )
 
 
 def main(argv: Sequence[str]) -> None:

@@ -53,20 +53,20 @@ def log_likelihoods(
     trees, cut = [], 0
     for data, afters in asked.items():
         context, continuations = _tokens(data), [_tokens(after) for after in afters]
-        kept = last(context, length - max(map(len, continuations)))
-        if kept is None:
-            place = _short(pairs[next(iter(afters.values()))[0]][1])
-            raise UserError(f"a continuation does not fit into {length} tokens ({place}); give a longer context")
-        cut += len(kept) < len(context)
-        trees.append(Tree(np.concatenate([[encoder.bos], kept]), continuations))
+        window = last(context, length - max(map(len, continuations)))
+        if window is None:
+            answer = _short(pairs[next(iter(afters.values()))[0]][1])
+            raise UserError(f"a continuation does not fit into {length} tokens ({answer}); give a longer context")
+        cut += len(window) < len(context)
+        trees.append(Tree(np.concatenate([[encoder.bos], window]), continuations))
     if cut:
         print(f"{cut} of {len(trees)} contexts were too long for {length} tokens and lost their start", file=sys.stderr)
-    found: dict[int, Scored] = {}
+    by_number: dict[int, Scored] = {}
     for afters, scores in zip(asked.values(), score_trees(model, trees, length), strict=True):
-        for numbers, one in zip(afters.values(), scores, strict=True):
-            _check(one, pairs[numbers[0]][1])
-            found |= dict.fromkeys(numbers, one)
-    return [found[number] for number in range(len(pairs))]
+        for numbers, scored in zip(afters.values(), scores, strict=True):
+            _check(scored, pairs[numbers[0]][1])
+            by_number |= dict.fromkeys(numbers, scored)
+    return [by_number[number] for number in range(len(pairs))]
 
 
 def last(tokens: Tokens, room: int) -> Tokens | None:
@@ -81,13 +81,13 @@ def rolling(model: Transformer, encoder: Encoder, texts: Sequence[str], length: 
     parts = [list(windows(encode_once(encoder, text), length)) for text in texts]
     bos = [encoder.bos]
     scores = score_trees(model, (Tree(np.concatenate([bos, a]), [b]) for text in parts for a, b in text), length)
-    found = []
+    totals = []
     for text, pieces in zip(texts, parts, strict=True):
         values = [next(scores)[0] for _ in pieces]
-        for one in values:
-            _check(one, text)
-        found.append(math.fsum(one.log_probability for one in values))
-    return found
+        for scored in values:
+            _check(scored, text)
+        totals.append(math.fsum(scored.log_probability for scored in values))
+    return totals
 
 
 def windows(tokens: Tokens, length: int) -> Iterator[tuple[Tokens, Tokens]]:
@@ -108,11 +108,11 @@ def continued(model: Transformer, encoder: Encoder, context: str, stops: Sequenc
 
     Raises UserError where so many tokens leave no room for the context.
     """
-    kept = last(encode_once(encoder, context), length - count)
-    if kept is None or count < 1:
+    window = last(encode_once(encoder, context), length - count)
+    if window is None or count < 1:
         raise UserError(f"{count} new tokens do not fit into {length}; ask for fewer or give a longer context")
-    cache = Cache(model.settings, len(kept) + count, dtype=torch.float32)  # BOS fills what the last token leaves
-    tokens = torch.from_numpy(np.concatenate([[encoder.bos], kept]))[None]
+    cache = Cache(model.settings, len(window) + count, dtype=torch.float32)  # BOS fills what the last token leaves
+    tokens = torch.from_numpy(np.concatenate([[encoder.bos], window]))[None]
     written: list[int] = []
     text = ""
     while len(written) < count:
@@ -121,8 +121,8 @@ def continued(model: Transformer, encoder: Encoder, context: str, stops: Sequenc
             break
         written.append(int(tokens.item()))
         text = encoder.tokenizer.decode(written, skip_special_tokens=False)
-        if found := [place for stop in stops if stop and (place := text.find(stop)) >= 0]:
-            return text[: min(found)]
+        if ends := [end for stop in stops if stop and (end := text.find(stop)) >= 0]:
+            return text[: min(ends)]
     return text
 
 

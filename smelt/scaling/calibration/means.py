@@ -55,13 +55,15 @@ class Residuals:
 def mean_rows(calibrated: Sequence[Calibrated], endpoints: pd.DataFrame, settings: Settings) -> list[dict[str, Any]]:
     """All rows of the table, by metric, architecture (the reference first) and group."""
     cell = endpoints.groupby(["scale", "sparsity"], sort=False, dropna=False).ngroup().to_numpy()
-    known = np.unique(cell[np.concatenate([one.series.rows for one in calibrated])])
+    known = np.unique(cell[np.concatenate([member.series.rows for member in calibrated])])
     by_cell = cell_weights(len(known), settings)
     # Endpoints without a score are in no series; whichever weight they get here is not used.
     weights = by_cell[:, np.where(np.isin(cell, known), np.searchsorted(known, cell), 0)]
     rows = []
-    for metric in dict.fromkeys(one.series.metric for one in calibrated):
-        means = list(_metric_rows([one for one in calibrated if one.series.metric == metric], endpoints, weights))
+    for metric in dict.fromkeys(member.series.metric for member in calibrated):
+        means = list(
+            _metric_rows([member for member in calibrated if member.series.metric == metric], endpoints, weights)
+        )
         names = sorted({row["architecture"] for row in means}, key=lambda name: (name != settings.reference, name))
         rows += [row for name in names for row in means if row["architecture"] == name]
     return rows
@@ -78,12 +80,12 @@ def cell_weights(cells: int, settings: Settings) -> Array:
 
 def _metric_rows(members: Sequence[Calibrated], endpoints: pd.DataFrame, weights: Array) -> Iterator[dict[str, Any]]:
     """The rows of one metric: its own residuals first, then those of its categories."""
-    aggregate = next(one for one in members if not one.series.task)
+    aggregate = next(member for member in members if not member.series.task)
     metric = aggregate.series.metric
     yield from _grouped(metric, None, [aggregate], endpoints, weights)
-    for category in sorted({one.series.category for one in members} - {""}):
+    for category in sorted({member.series.category for member in members} - {""}):
         yield from _grouped(
-            metric, category, [one for one in members if one.series.category == category], endpoints, weights
+            metric, category, [member for member in members if member.series.category == category], endpoints, weights
         )
 
 
@@ -113,25 +115,25 @@ def _grouped(
 
 
 def _unfitted(members: Sequence[Calibrated]) -> list[str]:
-    return [f"{one.series.name} has no curve: {one.fit.reason}" for one in members if one.curve is None]
+    return [f"{member.series.name} has no curve: {member.fit.reason}" for member in members if member.curve is None]
 
 
 def _together(members: Sequence[Calibrated], weights: Array) -> Residuals | None:
     """The mean over the series that have a curve, of the same endpoints; nothing where none has."""
-    fitted = [one for one in members if one.curve is not None]
+    fitted = [member for member in members if member.curve is not None]
     if not fitted:
         return None
     drawn, usable = fitted[0].drawn(weights[:, fitted[0].series.rows])
-    for one in fitted[1:]:
-        more, also = one.drawn(weights[:, one.series.rows])
+    for member in fitted[1:]:
+        more, also = member.drawn(weights[:, member.series.rows])
         drawn, usable = drawn + more, usable & also
     return Residuals(
         fitted[0].series.rows,
-        np.mean([one.residual for one in fitted], axis=0),
+        np.mean([member.residual for member in fitted], axis=0),
         drawn / len(fitted),
         usable,
         fitted[0].beyond,
-        ", ".join(one.series.name for one in fitted if not one.fit.determined),
+        ", ".join(member.series.name for member in fitted if not member.fit.determined),
         tuple(f"left out: {text}" for text in _unfitted(members)),
     )
 

@@ -152,29 +152,29 @@ def quartile_row(share: Array, gains: Sequence[Gain], names: Sequence[str]) -> d
 
     Sources without a gain are left out and named; above MOST_EXCLUDED of the quartile there is no gain.
     """
-    windows = [one.row["window"] for one, part in zip(gains, share, strict=True) if part > 0]
+    windows = [gain.row["window"] for gain, part in zip(gains, share, strict=True) if part > 0]
     row: dict[str, Any] = {"window": frontier.weakest(*windows), "draws": 0, "resolved": False}
-    known = np.array([one.drawn is not None for one in gains])
+    known = np.array([gain.drawn is not None for gain in gains])
     lost = float(share[~known].sum())
     missing = [name for name, there, part in zip(names, known, share, strict=True) if part > 0 and not there]
     notes = [f"left out, without a gain: {', '.join(missing)} ({100 * lost:.3g} % of the quartile)"] if missing else []
     if lost > MOST_EXCLUDED:
-        reasons = list(dict.fromkeys(str(one.row["reason"]) for one in gains if one.drawn is None))
+        reasons = list(dict.fromkeys(str(gain.row["reason"]) for gain in gains if gain.drawn is None))
         if len(reasons) > 1 or known.any():
             reasons = [f"{len(missing)} of its sources, {100 * lost:.3g} % of the quartile, have no gain"]
         return row | {"reason": sentence(reasons)}
     part = share * known / (1 - lost)
-    row["gain"] = float(sum(weight * one.row["gain"] for weight, one in zip(part, gains, strict=True) if weight))
+    row["gain"] = float(sum(weight * gain.row["gain"] for weight, gain in zip(part, gains, strict=True) if weight))
     if row["gain"] < 1:
         row["multiplier"] = 1 / (1 - row["gain"])
-    used = [(weight, one) for weight, one in zip(part, gains, strict=True) if weight > 0]
-    usable = np.logical_and.reduce([one.usable.usable for _, one in used if one.usable is not None])
+    used = [(weight, gain) for weight, gain in zip(part, gains, strict=True) if weight > 0]
+    usable = np.logical_and.reduce([gain.usable.usable for _, gain in used if gain.usable is not None])
     support = supported({"lack the gain of a source": ~usable})
-    drawn = sum(weight * one.drawn for weight, one in used if one.drawn is not None)
+    drawn = sum(weight * gain.drawn for weight, gain in used if gain.drawn is not None)
     row["gain_low"], row["gain_high"] = support.interval(np.asarray(drawn))
     row["draws"] = support.count
     if support.enough:
-        of_sources = [why for _, one in used if one.usable for why in one.usable.unresolved_because]
+        of_sources = [why for _, gain in used if gain.usable for why in gain.usable.unresolved_because]
         far = ["the gain of a source is extrapolated"] if row["window"] == frontier.EXTRAPOLATED else []
         doubts = far + doubtful(row) + list(dict.fromkeys(of_sources))
         notes += support.caveats

@@ -24,10 +24,10 @@ class Saved(NamedTuple):
     state: Any
 
 
-def refuse(folder: Path, pattern: str, told: str) -> None:
+def refuse(folder: Path, pattern: str, advice: str) -> None:
     """Raise UserError where a state folder holds saves of the other kind, which would be trained over."""
     if any(folder.glob(pattern)):
-        raise UserError(f"{folder}: holds a save {told}, or delete it to train what it holds from its start")
+        raise UserError(f"{folder}: holds a save {advice}, or delete it to train what it holds from its start")
 
 
 class SingleProcess:
@@ -81,8 +81,8 @@ class SingleProcess:
             "saved-*",
             "by several processes; train on several, or with training.micro_batch_contexts, as before",
         )
-        found = resume.load(folder)
-        return None if found is None else Saved(json.loads(found["place"]), found)
+        state = resume.load(folder)
+        return None if state is None else Saved(json.loads(state["place"]), state)
 
     def restore(self, saved: Saved) -> None:
         self.model.load_state_dict(saved.state["model"])
@@ -113,11 +113,11 @@ class SingleProcess:
 
     def _tensors(self) -> dict[str, Tensor]:
         """Weights, moments and step counts by name."""
-        found = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         moments = self.adamw.state_dict()["state"]
         for index, name in enumerate(self._names()):
-            found |= {f"{moment}.{name}": moments[index][moment] for moment in checkpoint.MOMENTS}
-        return found
+            tensors |= {f"{moment}.{name}": moments[index][moment] for moment in checkpoint.MOMENTS}
+        return tensors
 
     def _names(self) -> list[str]:
         """Names of the parameters in the optimizer's order."""

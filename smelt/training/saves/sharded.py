@@ -101,16 +101,16 @@ class Saves:
 
 def tensors(model: Transformer, adamw: AdamW) -> dict[str, Tensor]:
     """Weights, moments and step counts by global name; moments that do not exist yet are made, as zeros."""
-    found: dict[str, Tensor] = {}
+    by_name: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         state = adamw.state[parameter]
         if not state:
             state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
             state.update({moment: torch.zeros_like(parameter.detach()) for moment in MOMENTS})
-        found[f"model.{name}"] = parameter.detach()
-        found |= {f"{moment}.{name}": state[moment] for moment in MOMENTS}
-        found[f"step.{name}"] = state["step"]
-    return found
+        by_name[f"model.{name}"] = parameter.detach()
+        by_name |= {f"{moment}.{name}": state[moment] for moment in MOMENTS}
+        by_name[f"step.{name}"] = state["step"]
+    return by_name
 
 
 def _then(result: "Future[Any]", act: Any) -> "Future[Any]":
