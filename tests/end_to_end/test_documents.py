@@ -19,8 +19,8 @@ def test_the_manual_of_the_study_file_is_current():
 def test_the_longer_studies_have_the_grid_of_the_desk_study(name):
     desk, longer = (yaml.safe_load((ROOT / f"config/{study}.yaml").read_text())["grid"] for study in ("desk", name))
     desk.pop("attention_keys"), longer.pop("attention_keys")  # measured on each study's own text
-    twins, longer_twins = desk.pop("geometry"), longer.pop("geometry")  # matched at these keys
-    assert longer_twins.keys() == twins.keys()
+    matched, longer_matched = desk.pop("geometry"), longer.pop("geometry")  # matched at these keys
+    assert longer_matched.keys() == matched.keys()
     assert longer == desk
 
 

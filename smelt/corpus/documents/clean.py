@@ -28,9 +28,9 @@ REASONS = {
     "duplicate": "equal to an earlier document, of any source",
     "same_letters": "same letters as an earlier document of the source once the first line is left out",
     "overlong": "longer than an eighth of its source's share of the text (corpus.megabytes)",
-    "near_duplicate": "held-out document with a near-twin in the training text",
+    "near_duplicate": "held-out document with a near-duplicate in the training text",
     "overlap": "held-out document with more in the training text than corpus.heldout_overlap allows",
-    "decay_twin": "decay document with a near-twin in the stable stream (counted, kept)",
+    "decay_near_duplicate": "decay document with a near-duplicate in the stable stream (counted, kept)",
     "not_needed": "clean, but beyond the text that the study asks for (corpus.megabytes)",
 }
 NO_LETTERS = bytes(byte for byte in range(128) if not chr(byte).isalpha())

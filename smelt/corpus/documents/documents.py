@@ -2,7 +2,7 @@
 
 Reads the table of sources and the packages that `fetch` put into the cache; writes documents.parquet,
 sorted by stream and position, and cleaning.parquet, the count of everything that was dropped. No
-document stands in two streams, no document of the held-out stream has a near-twin in the other two, or more of its
+document stands in two streams, no document of the held-out stream has a near-duplicate in the other two, or more of its
 passages there than the study allows.
 """
 
@@ -93,7 +93,7 @@ def choose(
         signatures = [(document, signature(document.text)) for document in chosen[name]]
         for document, minhash in signatures:
             if name == "decay" and index.has_twin(minhash):
-                tally.add(document.source, "decay_twin", len(document.text))
+                tally.add(document.source, "decay_near_duplicate", len(document.text))
         for document, minhash in signatures:
             index.add(document.id, minhash)
     contained = _contained(pools["heldout"], chosen, settings.heldout_overlap)
@@ -155,7 +155,7 @@ def _take(candidates: Sequence[Document], budget: float, tally: Tally) -> list[D
 def _take_heldout(
     candidates: Sequence[Document], budget: float, tally: Tally, train: Index, contained: frozenset[str]
 ) -> list[Document]:
-    """Like `_take`, without the near-twins of training documents and those that are `contained` in them.
+    """Like `_take`, without the near-duplicates of training documents and those that are `contained` in them.
 
     A document fills no more than a part of the budget: some long ones are no sample of a source, and what
     is held out beyond the budget costs nothing.

@@ -27,7 +27,7 @@ def signature(text: bytes) -> MinHash:
 
 
 class Index:
-    """Documents to look near-twins up in."""
+    """Documents to look near-duplicates up in."""
 
     def __init__(self, texts: Iterable[tuple[str, bytes]] = ()) -> None:
         self._lsh = MinHashLSH(num_perm=PERMUTATIONS, params=BANDS)

@@ -92,14 +92,14 @@ def _by_item(
     ordered: Callable[[random.Random, list[int]], Shown],
 ) -> list[Shown]:
     pools = _pools(task, items)
-    twins: dict[tuple[str, tuple[str, ...]], int] = {}  # items of a pool with the same question
+    alike: dict[tuple[str, tuple[str, ...]], int] = {}  # items of a pool with the same question
     for item in items:
         key = (_pool(task, item), _question(item))
-        twins[key] = twins.get(key, 0) + 1
+        alike[key] = alike.get(key, 0) + 1
     found = []
     for item in chosen:
         pool = pools[_pool(task, item)]
-        count = min(shots, len(pool) - twins[_pool(task, item), _question(item)])
+        count = min(shots, len(pool) - alike[_pool(task, item), _question(item)])
         stream = random.Random(int(digest(canonical_json([task.name, seed, item.id])), 16))
         draws = _others(stream, items, pool, item)
         found.append(ordered(stream, list(islice(draws, count))))

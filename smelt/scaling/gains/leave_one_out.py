@@ -1,8 +1,8 @@
 """The gain with each cell or each scale left out in turn: a table of the cells, and intervals beside the bootstrap's.
 
 Intervals take log C_ref / C_tgt, for which a symmetric one is reasonable, and their ends are turned into gains, so
-that none is above 1. What is chosen once a scale (a learning rate, a twin's shape) moves all cells of the scale
-together; leaving out whole scales sees it, leaving out cells and the bootstrap of cells do not.
+that none is above 1. What is chosen once a scale (a learning rate, a matched model's shape) moves all cells of the
+scale together; leaving out whole scales sees it, leaving out cells and the bootstrap of cells do not.
 """
 
 from typing import Any, NamedTuple

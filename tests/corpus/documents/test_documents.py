@@ -66,7 +66,7 @@ def test_rows_are_what_they_say(built):
         assert row["bytes"] == len(row["text"].encode())
         assert row["stream"] == select.stream(row["id"], 0.2, 0.15)
     assert len({row["id"] for row in table}) == len(table) > 600
-    assert len(table) + sum(n for (_, reason), n in dropped(built).items() if reason != "decay_twin") == 700
+    assert len(table) + sum(n for (_, reason), n in dropped(built).items() if reason != "decay_near_duplicate") == 700
 
 
 @pytest.mark.parametrize("content", [" \n ", b"\xff\xfe\xfa some bytes that are no text", "x" * 300_000, "tiny"])
@@ -197,7 +197,7 @@ def test_no_held_out_document_has_a_twin_in_the_training_text(corpus):
             assert twin(original) in sides
     assert expected_drops > 20
     assert dropped(corpus)["twins", "near_duplicate"] == expected_drops
-    assert dropped(corpus)["twins", "decay_twin"] == expected_twins > 10
+    assert dropped(corpus)["twins", "decay_near_duplicate"] == expected_twins > 10
 
 
 def words(text: str) -> list[str]:
