@@ -11,5 +11,5 @@ if __name__ == "__main__":
         with at_step(1, request_stop if int(os.environ["RANK"]) else lambda trainer: None):
             train.main(sys.argv[1:])
     except SystemExit as exit:
-        print(f"{os.environ['RANK']}:{exit.code}", flush=True)
+        os.write(sys.stdout.fileno(), f"{os.environ['RANK']}:{exit.code}\n".encode())  # whole, beside the other's
         raise
